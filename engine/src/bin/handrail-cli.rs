@@ -1,0 +1,3 @@
+//! The headless face of Handrail.
+
+fn main() {}

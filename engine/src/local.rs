@@ -1,0 +1,19 @@
+//! Models that run inside this process: catalogue, download, GGUF, the decoder and its KV cache, sampling under a
+//! grammar, on candle.
+
+pub mod catalogue;
+pub mod download;
+pub mod encoder;
+pub mod bench;
+mod chat;
+mod constraint;
+mod decoder;
+mod gguf;
+mod kv;
+mod models;
+mod sampler;
+mod template;
+mod tokenizer;
+mod worker;
+
+pub use models::{ModelState, ModelView, Models};

@@ -1,0 +1,81 @@
+//! `mcp_config.json`: the usual `mcpServers` shape.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// One server as configured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    /// How to reach it.
+    pub transport: Transport,
+    /// Whether it is started with the app.
+    pub active: bool,
+    /// Seconds a call may stay silent; the general setting where not given.
+    pub timeout: Option<u64>,
+    /// Seconds the start may take.
+    pub startup_timeout: Option<u64>,
+    /// A description for people and for routing.
+    pub description: Option<String>,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transport {
+    /// A child process.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables added to its environment.
+        env: BTreeMap<String, String>,
+        /// Its working folder.
+        cwd: Option<PathBuf>,
+    },
+    /// A Streamable HTTP endpoint.
+    Http {
+        /// Its address.
+        url: String,
+        /// Headers sent with each request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The text is not JSON. A file is left untouched.
+    #[error("{place} does not parse at line {line}, column {column}: {reason}")]
+    Parse {
+        /// The file, or "the pasted text".
+        place: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What was expected.
+        reason: String,
+    },
+    /// A field is missing or wrong.
+    #[error("server '{server}': {reason}")]
+    Field {
+        /// Which server.
+        server: String,
+        /// Which field, why, and what to do.
+        reason: String,
+    },
+    /// There is no server in it.
+    #[error("{place} names no server; expected an object \"mcpServers\" with one entry per server")]
+    Empty {
+        /// The file, or "the pasted text".
+        place: String,
+    },
+    /// The file cannot be read or written.
+    #[error("{path} cannot be used: {reason}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}

@@ -1,0 +1,1 @@
+//! From stored messages to a request: instructions, history, passages, tools.

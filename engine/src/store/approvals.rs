@@ -1,0 +1,3 @@
+//! Skeleton.
+
+pub(super) const MIGRATIONS: &[&str] = &[];

@@ -1,0 +1,7 @@
+//! Skeleton.
+
+pub(super) const MIGRATIONS: &[&str] = &[];
+
+/// One row of the ledger.
+#[derive(Clone, Debug)]
+pub struct LedgerRow {}

@@ -1,0 +1,1 @@
+//! Reusable iced widgets; they know no chat and no MCP.
