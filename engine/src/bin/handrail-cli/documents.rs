@@ -1,0 +1,1 @@
+//! `parse`, `search`, `embed`: documents without a model.
