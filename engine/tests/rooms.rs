@@ -2,3 +2,9 @@
 
 #[path = "rooms/architecture.rs"]
 mod architecture;
+//! One binary for the room tests: each file drives one room from the outside.
+
+#[path = "rooms/encoder.rs"]
+mod encoder;
+#[path = "rooms/models.rs"]
+mod models;
