@@ -1,3 +1,10 @@
 //! The headless face of Handrail.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(status) = handrail_engine::rag::worker::run_if_asked() {
+        return status;
+    }
+    ExitCode::SUCCESS
+}
