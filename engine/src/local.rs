@@ -5,7 +5,7 @@ pub mod catalogue;
 pub mod download;
 pub mod encoder;
 pub mod bench;
-mod chat;
+pub mod chat;
 mod constraint;
 mod decoder;
 mod gguf;
@@ -14,6 +14,8 @@ mod models;
 mod sampler;
 mod template;
 mod tokenizer;
+#[cfg(test)]
+mod test_model;
 mod worker;
 
 pub use models::{ModelState, ModelView, Models};
