@@ -113,7 +113,7 @@ async fn command(engine: &Engine, command: Command, output: &Output) -> Result<(
         Command::Ask(arguments) => ask::run(engine, arguments, output).await,
         Command::Models(command) => models::run(engine, command, output).await,
         Command::Servers(command) => servers::run(engine, command, output).await,
-        Command::Parse(arguments) => documents::parse(engine, arguments, output).await,
+        Command::Parse(arguments) => documents::parse(arguments, output).await,
         Command::Search(arguments) => documents::search(engine, arguments, output).await,
         Command::Embed => documents::embed(engine, output).await,
         Command::Ledger(command) => ledger::run(engine, command, output),
