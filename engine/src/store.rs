@@ -16,6 +16,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 
+pub use documents::{ChunkId, ChunkRow, ContentId, DocumentRow, NewChunk, NewContent, Posting, words};
 pub use ledger::LedgerRow;
 
 /// The migrations of one part of the store: entry n brings the part from version n to n + 1. Entries are only ever
