@@ -1,1 +1,4 @@
 
+
+#[path = "rooms/router.rs"]
+mod router;
