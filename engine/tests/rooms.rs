@@ -8,3 +8,6 @@ mod architecture;
 mod encoder;
 #[path = "rooms/models.rs"]
 mod models;
+
+#[path = "rooms/router.rs"]
+mod router;
