@@ -1,1 +1,4 @@
 
+
+#[path = "rooms/local.rs"]
+mod local;
