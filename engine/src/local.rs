@@ -6,12 +6,17 @@ pub mod download;
 pub mod encoder;
 pub mod bench;
 pub mod chat;
+
+mod answer;
+mod call;
 mod constraint;
 mod decoder;
 mod gguf;
 mod kv;
+mod memory;
 mod models;
 mod sampler;
+mod splitter;
 mod template;
 mod tokenizer;
 #[cfg(test)]

@@ -11,3 +11,6 @@ mod models;
 
 #[path = "rooms/router.rs"]
 mod router;
+
+#[path = "rooms/local.rs"]
+mod local;

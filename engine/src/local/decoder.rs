@@ -107,8 +107,21 @@ impl Decoder {
         Cache::new(self.config.blocks, shape)
     }
 
-    /// Reads `tokens` behind what the cache holds. `stop` is asked before every block.
+    /// Reads `tokens` behind what the cache holds and gives the logits behind the last. `stop` is asked before every
+    /// block.
     pub fn step(&self, tokens: &[u32], cache: &mut Cache, stop: &dyn Fn() -> bool) -> Candle<Step> {
+        let Some(x) = self.run(tokens, cache, stop)? else { return Ok(Step::Stopped) };
+        let last = self.norm.apply(&x.i(tokens.len() - 1..)?)?;
+        let logits = self.output.forward(&last, false)?;
+        Ok(Step::Logits(logits.flatten_all()?.to_vec1()?))
+    }
+
+    /// Like [`Self::step`] without the logits; false when it was stopped.
+    pub fn skim(&self, tokens: &[u32], cache: &mut Cache, stop: &dyn Fn() -> bool) -> Candle<bool> {
+        Ok(self.run(tokens, cache, stop)?.is_some())
+    }
+
+    fn run(&self, tokens: &[u32], cache: &mut Cache, stop: &dyn Fn() -> bool) -> Candle<Option<Tensor>> {
         if tokens.is_empty() {
             candle_core::bail!("a step needs a token");
         }
@@ -119,14 +132,12 @@ impl Decoder {
         let dense = tokens.len() >= self.dense_from;
         for (index, block) in self.blocks.iter().enumerate() {
             if stop() {
-                return Ok(Step::Stopped);
+                return Ok(None);
             }
             x = block.forward(&x, index, cache, &self.config, &place, dense)?;
         }
         cache.commit(tokens.len());
-        let last = self.norm.apply(&x.i(tokens.len() - 1..)?)?;
-        let logits = self.output.forward(&last, false)?;
-        Ok(Step::Logits(logits.flatten_all()?.to_vec1()?))
+        Ok(Some(x))
     }
 }
 
