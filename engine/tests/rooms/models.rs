@@ -257,8 +257,12 @@ async fn one_fetch_per_model_at_a_time() {
     assert!(matches!(fetch(&models).await.0, Err(Error::Running(id)) if id == "tiny"));
     assert!(matches!(models.remove("tiny"), Err(Error::Running(_))));
     assert!(matches!(models.chat("tiny").unwrap_err().to_string(), text if text.contains("being downloaded")));
+    // Another process is kept out as well: a second set of models on the same folder shares nothing but the disk.
+    let other = open(folder.path(), catalogue(&content, &[HUB]), &hub.url);
+    assert!(matches!(fetch(&other).await.0, Err(Error::Running(_))));
     opened.notify_one();
     assert!(first.await.unwrap().is_ok());
+    until("the lock is gone", || names(folder.path()) == ["tiny"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
