@@ -131,7 +131,9 @@ async fn receive(job: &Job, response: Response, file: &File, mut part: Part, met
     drop(chunks);
     let part = writer.await.map_err(|error| Failure::Source(format!("the writer broke off: {error}")))??;
     if part.missing() == 0 {
-        return finish(job, part).await.map(|()| Answer::Whole);
+        let finished = finish(job, part).await.map(|()| Answer::Whole);
+        // What was resumed may have been of another version: with the wrong part gone it deserves a whole try.
+        return if start > 0 { finished.or_else(again) } else { finished };
     }
     let reason = broken.unwrap_or_else(|| "the hub closed the connection".to_owned());
     let reason = format!("{} broke off after {} of {} bytes: {reason}", file.name, part.done(), file.bytes);
