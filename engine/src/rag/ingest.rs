@@ -124,8 +124,8 @@ impl Library {
     /// Where the characters `[start, end)` of a document are: one anchor per line, the boxes on the page for a PDF.
     pub fn places(&self, document: DocumentId, span: (usize, usize)) -> Result<Vec<Anchor>, Error> {
         let json = self.inner.store.content_anchors(self.inner.row(document)?.content)?;
-        let anchors: Vec<Anchor> = serde_json::from_str(&json)
-            .map_err(|error| crate::store::Error::Damaged { table: "content", reason: error.to_string() })?;
+        let anchors: Vec<Anchor> =
+            serde_json::from_str(&json).map_err(|error| crate::store::Error::Damaged { table: "content", reason: error.to_string() })?;
         let first = anchors.partition_point(|anchor| anchor.at <= span.0).saturating_sub(1);
         Ok(anchors.into_iter().skip(first).take_while(|anchor| anchor.at < span.1).collect())
     }
@@ -259,7 +259,8 @@ impl Read {
         }
         let missing = missing.join("; ");
         if whole.text.trim().is_empty() {
-            let reason = if missing.is_empty() { "there is no text in it".to_owned() } else { format!("there is no text in it: {missing}") };
+            let reason =
+                if missing.is_empty() { "there is no text in it".to_owned() } else { format!("there is no text in it: {missing}") };
             return Err(Error::Parse { path: self.path, reason });
         }
         let (chunks, counter) = cut(&whole.text, embedder);

@@ -267,8 +267,9 @@ impl Store {
     /// vectors; then the log is folded in, so that the bytes are gone from the files. Says whether there was one.
     pub fn remove_document(&self, id: DocumentId) -> Result<bool, Error> {
         let removed = self.write(|transaction| {
-            let content: Option<ContentId> =
-                transaction.query_row("DELETE FROM document WHERE id = ?1 RETURNING content", [id.to_string()], |row| row.get(0)).optional()?;
+            let content: Option<ContentId> = transaction
+                .query_row("DELETE FROM document WHERE id = ?1 RETURNING content", [id.to_string()], |row| row.get(0))
+                .optional()?;
             let Some(content) = content else { return Ok(false) };
             remove_unused(transaction, content)?;
             Ok(true)
@@ -283,7 +284,13 @@ impl Store {
 /// Chunks, postings and vectors.
 impl Store {
     /// The first chunks after `after` without a vector of this model, of one content or of all.
-    pub fn chunks_without_vector(&self, model: &str, content: Option<ContentId>, after: ChunkId, most: usize) -> Result<Vec<ChunkRow>, Error> {
+    pub fn chunks_without_vector(
+        &self,
+        model: &str,
+        content: Option<ContentId>,
+        after: ChunkId,
+        most: usize,
+    ) -> Result<Vec<ChunkRow>, Error> {
         // Two statements, so that each uses its index.
         let which = if content.is_some() { "chunk.content = ?4 AND" } else { "?4 IS NULL AND" };
         self.read(|connection| {
@@ -494,8 +501,8 @@ fn attach(transaction: &Transaction<'_>, content: ContentId, name: &str, path: &
 }
 
 fn insert_chunks(transaction: &Transaction<'_>, content: ContentId, chunks: &[NewChunk<'_>]) -> Result<(), Error> {
-    let mut insert = transaction
-        .prepare_cached("INSERT INTO chunk (content, number, first, last, words, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    let mut insert =
+        transaction.prepare_cached("INSERT INTO chunk (content, number, first, last, words, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     let mut index = transaction.prepare_cached("INSERT INTO chunk_words (rowid, words) VALUES (?1, ?2)")?;
     for (position, chunk) in chunks.iter().enumerate() {
         let words = words(chunk.text);
