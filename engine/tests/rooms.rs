@@ -2,3 +2,7 @@
 
 #[path = "rooms/router.rs"]
 mod router;
+#[path = "rooms/approval.rs"]
+mod approval;
+#[path = "rooms/store.rs"]
+mod store;
