@@ -6,3 +6,5 @@ mod router;
 mod approval;
 #[path = "rooms/store.rs"]
 mod store;
+#[path = "rooms/turn.rs"]
+mod turn;

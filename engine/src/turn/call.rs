@@ -1,9 +1,11 @@
 //! From a call that the model wrote to its one result: found, checked, through the gate, run.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -175,12 +177,15 @@ async fn run(turn: &Turn, tool: &Arc<GatedTool>, permit: Permit, feed: &mut Feed
     let (progress, mut reports) = mpsc::unbounded_channel();
     let cancel = turn.cancel.child_token();
     let _stop = cancel.clone().drop_guard();
-    let mut running = tool.call(permit, Control { cancel, timeout, progress: Some(progress) });
+    let server = tool.definition().id.server.clone();
+    let broken = |_| Err(Error::Protocol { server: server.clone(), message: "the call broke down inside Handrail".to_owned() });
+    // A fault in one tool must not take the turn with it. Nothing of the tool is used afterwards.
+    let mut running = AssertUnwindSafe(tool.call(permit, Control { cancel, timeout, progress: Some(progress) })).catch_unwind();
     let (mut deadline, mut shown) = (Instant::now() + timeout + GRACE, None::<Instant>);
     loop {
         tokio::select! {
             biased;
-            result = &mut running => return result,
+            result = &mut running => return result.unwrap_or_else(broken),
             Some(report) = reports.recv() => {
                 deadline = Instant::now() + timeout + GRACE;
                 if shown.is_none_or(|shown| shown.elapsed() >= EVENT_EVERY) {

@@ -92,7 +92,8 @@ impl Turn {
     async fn run(&self, input: Input, mut feed: Feed) -> Result<Outcome, Error> {
         let Input { text, attachments, options } = input;
         let mut history = self.runner.store.messages(self.conversation)?;
-        let parts = std::iter::once(Part::Text { text: text.clone() }).chain(attachments.into_iter().map(Part::Attachment));
+        let said = (!text.is_empty()).then(|| Part::Text { text: text.clone() });
+        let parts = said.into_iter().chain(attachments.into_iter().map(Part::Attachment));
         let user = Message::new(self.conversation, Role::User, parts.collect(), Status::Complete);
         self.runner.store.put_message(&user)?;
         let (conversation, model) = (self.conversation, self.provider.id().to_owned());
