@@ -17,6 +17,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 pub use approvals::{Approval, Effect, Scope, Subject};
+pub use documents::{ChunkId, ChunkRow, ContentId, DocumentRow, NewChunk, NewContent, Posting, words};
 pub use ledger::{Break, Check, LedgerRow, LedgerRows, Recorded};
 
 /// The migrations of one part of the store: entry n brings the part from version n to n + 1. Entries are only ever
