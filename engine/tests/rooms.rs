@@ -19,6 +19,12 @@ mod models;
 
 #[path = "rooms/router.rs"]
 mod router;
+#[path = "rooms/approval.rs"]
+mod approval;
+#[path = "rooms/store.rs"]
+mod store;
+#[path = "rooms/turn.rs"]
+mod turn;
 
 #[path = "rooms/local.rs"]
 mod local;
