@@ -1,1 +1,2 @@
-
+#[path = "rooms/index.rs"]
+mod index;
