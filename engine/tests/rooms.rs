@@ -28,3 +28,5 @@ mod turn;
 
 #[path = "rooms/local.rs"]
 mod local;
+#[path = "rooms/index.rs"]
+mod index;
