@@ -12,13 +12,13 @@ use crate::icon::Icon;
 use crate::piece;
 
 /// Draws the panel.
-pub fn view<'a>(passages: &'a [Passage], look: Look<'a>) -> Element<'a, Message> {
+pub fn view<'a>(passages: Vec<&'a Passage>, look: Look<'a>) -> Element<'a, Message> {
     let head = row![
         piece::title(look.t("inspector-title")),
         space().width(Fill),
         piece::icon_button(Icon::Close, look.t("inspector-close"), Some(Message::CloseInspector))
     ];
-    let cards = passages.iter().map(|passage| {
+    let cards = passages.into_iter().map(|passage| {
         let place = match passage.page {
             Some(page) => look.locale.tv("inspector-place-page", [
                 ("page", page.into()),
