@@ -242,6 +242,7 @@ impl Engine {
 
     /// Deletes a conversation with its messages, approvals and waiting calls.
     pub fn delete_conversation(&self, conversation: ConversationId) -> Result<(), Error> {
+        self.inner.gate.forget(conversation);
         Ok(self.inner.store.delete_conversation(conversation)?)
     }
 

@@ -5,15 +5,22 @@ pub mod catalogue;
 pub mod download;
 pub mod encoder;
 pub mod bench;
-mod chat;
+pub mod chat;
+
+mod answer;
+mod call;
 mod constraint;
 mod decoder;
 mod gguf;
 mod kv;
+mod memory;
 mod models;
 mod sampler;
+mod splitter;
 mod template;
 mod tokenizer;
+#[cfg(test)]
+mod test_model;
 mod worker;
 
 pub use models::{ModelState, ModelView, Models};

@@ -9,14 +9,16 @@ mod documents;
 mod ledger;
 mod servers;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-
-pub use ledger::LedgerRow;
+pub use approvals::{Approval, Effect, Scope, Subject};
+pub use documents::{ChunkId, ChunkRow, ContentId, DocumentRow, NewChunk, NewContent, Posting, words};
+pub use ledger::{Break, Check, LedgerRow, LedgerRows, Recorded};
 
 /// The migrations of one part of the store: entry n brings the part from version n to n + 1. Entries are only ever
 /// appended.
@@ -40,13 +42,36 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Store {
     connection: Arc<Mutex<Connection>>,
+    /// Held shared while the database is open, so that a process that starts knows whether it is alone.
+    _presence: Option<Arc<File>>,
 }
 
 impl Store {
-    /// Opens or creates the database file and brings it up to date.
+    /// Opens or creates the database file and brings it up to date. Where no other process has it open, what a killed
+    /// process left unfinished is settled: see [`Store::settle`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let connection = Connection::open(path).map_err(|source| Error::Open { path: path.display().to_string(), source: Arc::new(source) })?;
-        Self::prepare(connection)
+        let mut store = Self::prepare(connection)?;
+        let presence = File::create(path.with_extension("lock")).ok();
+        // Another process that is running a turn right now owns its unfinished messages; only a lone process settles.
+        // Where the file system knows no locks, the one process that is usual is assumed.
+        let alone = presence.as_ref().is_none_or(|file| !matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)));
+        if alone {
+            let settled = store.settle()?;
+            if settled > 0 {
+                tracing::info!(settled, "messages that were being written when Handrail ended were settled");
+            }
+        }
+        if let Some(file) = presence {
+            if alone {
+                let _ = file.unlock();
+            }
+            if let Err(error) = file.lock_shared() {
+                tracing::debug!(%error, "the database's lock file cannot be locked");
+            }
+            store._presence = Some(Arc::new(file));
+        }
+        Ok(store)
     }
 
     /// A database that lives in memory, for tests.
@@ -60,7 +85,7 @@ impl Store {
         let _mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;")?;
         migrate(&mut connection)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), _presence: None })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -76,7 +101,8 @@ impl Store {
     /// Runs a write in one transaction: all of it happens or none.
     pub(crate) fn write<T>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let mut connection = self.lock();
-        let transaction = connection.transaction()?;
+        // Immediate: a read that turns into a write would fail at once where another process wrote in between.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let value = work(&transaction)?;
         transaction.commit()?;
         Ok(value)
@@ -126,6 +152,14 @@ pub enum Error {
     /// A statement failed.
     #[error("the database refused: {0}")]
     Sqlite(Arc<rusqlite::Error>),
+    /// Something that is not there, or not any more.
+    #[error("there is no {what} {id}; it may have been deleted")]
+    Missing {
+        /// What was looked for.
+        what: &'static str,
+        /// Its id.
+        id: String,
+    },
     /// A row holds what it should not.
     #[error("the database holds a damaged row in {table}: {reason}")]
     Damaged {

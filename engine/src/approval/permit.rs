@@ -1,17 +1,44 @@
 //! The permit: minted only by the gate, for exactly one call.
 
-use crate::tool::Call;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::tool::{self, Call, ToolId, canonical_json};
 
 /// Leave to run one call, with the arguments inside. It cannot be made outside this room, copied, or used twice.
+///
+/// It carries a seal: SHA-256 over the canonical JSON of the tool's identity, the call's id and the arguments, taken
+/// from the request that the person (or the rule) decided about. Spending it checks the call against the seal.
 #[derive(Debug)]
 pub struct Permit {
     call: Call,
     by: String,
+    seal: Seal,
+}
+
+/// What binds a decision to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::approval) struct Seal([u8; 32]);
+
+impl Seal {
+    pub(in crate::approval) fn of(call: &Call) -> Self {
+        let bound = json!({
+            "server": call.tool.server,
+            "tool": call.tool.name,
+            "schema": call.tool.schema,
+            "call": call.id,
+            "arguments": call.arguments,
+        });
+        Self(Sha256::digest(canonical_json(&bound)).into())
+    }
 }
 
 impl Permit {
-    pub(in crate::approval) fn mint(call: Call, by: String) -> Self {
-        Self { call, by }
+    /// Mints a permit, unless the call is not the one that was sealed.
+    pub(in crate::approval) fn mint(call: Call, by: String, seal: Seal) -> Result<Self, tool::Error> {
+        let permit = Self { call, by, seal };
+        permit.check()?;
+        Ok(permit)
     }
 
     /// What allowed the call, in words.
@@ -26,9 +53,64 @@ impl Permit {
         &self.call
     }
 
-    /// Spends the permit and gives the call that may run.
+    /// Spends the permit and gives the call that may run. A tool uses [`Permit::spend_for`], which also checks that the
+    /// permit is for that tool.
     #[must_use]
     pub fn spend(self) -> Call {
         self.call
+    }
+
+    /// Spends the permit for exactly this tool and gives the arguments that may run.
+    pub fn spend_for(self, tool: &ToolId) -> Result<Value, tool::Error> {
+        if self.call.tool != *tool {
+            return Err(tool::Error::Permit(format!("it is for {} and not for {tool} as it is now", self.call.tool)));
+        }
+        self.check()?;
+        Ok(self.call.arguments)
+    }
+
+    fn check(&self) -> Result<(), tool::Error> {
+        if Seal::of(&self.call) == self.seal {
+            Ok(())
+        } else {
+            Err(tool::Error::Permit("the call is not the one that was decided about".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::{CallId, SchemaHash};
+
+    fn call() -> Call {
+        let tool = ToolId { server: "files".into(), name: "write".to_owned(), schema: SchemaHash::of(&json!({})) };
+        Call { id: CallId::new("call_1"), tool, alias: "write".to_owned(), arguments: json!({"path": "/tmp/a", "text": "é"}) }
+    }
+
+    #[test]
+    fn a_seal_fits_only_the_call_it_was_made_for() {
+        let seal = Seal::of(&call());
+        assert!(Permit::mint(call(), String::new(), seal).is_ok());
+        let changes: [fn(&mut Call); 5] = [
+            |call| call.arguments["path"] = json!("/tmp/b"),
+            |call| call.id = CallId::new("call_2"),
+            |call| call.tool.server = "other".into(),
+            |call| call.tool.name = "read".to_owned(),
+            |call| call.tool.schema = SchemaHash::of(&json!(1)),
+        ];
+        for change in changes {
+            let mut other = call();
+            change(&mut other);
+            assert!(Permit::mint(other, String::new(), seal).is_err());
+        }
+    }
+
+    #[test]
+    fn a_permit_is_spent_only_for_its_tool() {
+        let permit = |call: Call| Permit::mint(call.clone(), "allowed once".to_owned(), Seal::of(&call)).unwrap();
+        assert_eq!(permit(call()).spend_for(&call().tool).unwrap(), call().arguments);
+        let changed = ToolId { schema: SchemaHash::of(&json!({"type": "object"})), ..call().tool };
+        assert!(matches!(permit(call()).spend_for(&changed), Err(tool::Error::Permit(_))));
     }
 }

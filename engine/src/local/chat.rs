@@ -1,11 +1,141 @@
-//! A local chat model as a [`Provider`]. Skeleton.
+//! A local chat model as a [`Provider`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use crate::provider::{Error, Provider};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::Model;
+use super::constraint::Grammars;
+use super::decoder::Decoder;
+use super::gguf::{self, Gguf};
+use super::template::Template;
+use super::tokenizer::Tokenizer;
+use super::worker::{self, Job, Outlet};
+use crate::provider::{Capabilities, Delta, Error, Finish, Provider, Request, ToolSupport, Usage};
 
 /// Loads a GGUF file and starts its worker thread. Blocks while it loads. `threads` 0 chooses.
-pub(crate) fn load(id: &str, _path: &Path, _threads: usize) -> Result<Arc<dyn Provider>, Error> {
-    Err(Error::Unavailable { model: id.to_owned(), reason: "not built yet".to_owned() })
+///
+/// # Errors
+/// [`Error::Unavailable`] with the reason: the file is no GGUF, cut off, damaged, of an architecture that is not
+/// supported, or lacks something that a chat model needs.
+pub fn load(id: &str, path: &Path, threads: usize) -> Result<Arc<dyn Provider>, Error> {
+    let unavailable = |reason: String| Error::Unavailable { model: id.to_owned(), reason };
+    let model = Arc::new(model(path).map_err(unavailable)?);
+    let jobs = worker::start(Arc::clone(&model), threads).map_err(unavailable)?;
+    Ok(Arc::new(Chat { id: id.to_owned(), model, jobs }))
+}
+
+/// Reads a model. A panic of a part that reads the file is a fault of the file.
+pub(super) fn model(path: &Path) -> Result<Model, String> {
+    match catch_unwind(AssertUnwindSafe(|| read(path))) {
+        Ok(model) => model,
+        Err(panic) => Err(format!("{} is damaged ({}); download it again", path.display(), worker::words(panic.as_ref()))),
+    }
+}
+
+fn read(path: &Path) -> Result<Model, String> {
+    let fault = |e: gguf::Error| e.to_string();
+    let mut gguf = Gguf::open(path).map_err(fault)?;
+    // The architecture first: that error helps more than one about a part of the file.
+    let config = super::decoder::Config::read(&gguf).map_err(fault)?;
+    let tokenizer = Tokenizer::read(&gguf).map_err(fault)?;
+    if tokenizer.len() > config.vocabulary {
+        let what = format!("{} tokens have {} embeddings", tokenizer.len(), config.vocabulary);
+        return Err(gguf.damaged(what).to_string());
+    }
+    let template = Template::new(gguf.text("tokenizer.chat_template").ok(), &tokenizer);
+    let template = template.map_err(|e| format!("{}: {e}", path.display()))?;
+    let grammars = Grammars::new(&tokenizer)?;
+    let decoder = Decoder::read(&mut gguf).map_err(fault)?;
+    Ok(Model { decoder, tokenizer, template, grammars })
+}
+
+/// A model with its line of requests.
+#[derive(Debug)]
+struct Chat {
+    id: String,
+    model: Arc<Model>,
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Provider for Chat {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let tools = if self.model.template.knows_tools() { ToolSupport::Native } else { ToolSupport::Constrained };
+        Capabilities { context: self.model.decoder.config().context, tools }
+    }
+
+    fn count(&self, request: &Request) -> Option<usize> {
+        self.model.prompt(request).ok().map(|(tokens, _)| tokens.len())
+    }
+
+    fn stream(&self, request: Request, cancel: CancellationToken) -> BoxStream<'static, Result<Delta, Error>> {
+        let (sender, deltas) = mpsc::unbounded_channel();
+        let started = Arc::new(AtomicBool::new(false));
+        let out = Outlet { deltas: sender, cancel: cancel.clone() };
+        let job = Job { request, out, started: Arc::clone(&started), asked: Instant::now() };
+        let feed = Feed { waiting: Some((self.jobs.clone(), job)), deltas, cancel, started, over: false };
+        stream::unfold(feed, Feed::next).boxed()
+    }
+}
+
+/// The receiving end of one answer.
+struct Feed {
+    waiting: Option<(mpsc::Sender<Job>, Job)>,
+    deltas: mpsc::UnboundedReceiver<Result<Delta, Error>>,
+    cancel: CancellationToken,
+    started: Arc<AtomicBool>,
+    over: bool,
+}
+
+impl Feed {
+    async fn next(mut self) -> Option<(Result<Delta, Error>, Self)> {
+        if self.over {
+            return None;
+        }
+        let step = self.step().await;
+        self.over = matches!(step, Err(_) | Ok(Delta::Finished { .. }));
+        Some((step, self))
+    }
+
+    async fn step(&mut self) -> Result<Delta, Error> {
+        if let Some((jobs, job)) = self.waiting.take() {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Ok(cancelled()),
+                sent = jobs.send(job) => sent.map_err(|_| gone())?,
+            }
+        }
+        loop {
+            // Once its turn has come, the model itself says how far it got.
+            let queued = !self.started.load(Ordering::Acquire);
+            tokio::select! {
+                biased;
+                delta = self.deltas.recv() => return delta.unwrap_or_else(|| Err(gone())),
+                () = self.cancel.cancelled(), if queued => {
+                    if !self.started.load(Ordering::Acquire) {
+                        return Ok(cancelled());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cancelled() -> Delta {
+    Delta::Finished { reason: Finish::Cancelled, usage: Usage::default() }
+}
+
+fn gone() -> Error {
+    Error::Broken("the model's thread has ended; restart the program".to_owned())
 }

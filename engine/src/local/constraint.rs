@@ -1,1 +1,138 @@
-//! Skeleton.
+//! Grammars for tool calls: which tokens may come next, so that a call is always valid for its schema.
+//!
+//! A call is `<tool_call>\n{"name": NAME, "arguments": ARGUMENTS}\n</tool_call>`, where ARGUMENTS follows the schema of the
+//! tool NAME.
+
+mod schema;
+mod vocabulary;
+
+use std::fmt;
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{InferenceCapabilities};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::Value;
+
+use super::template::CALL;
+use super::tokenizer::Tokenizer;
+use crate::provider::ToolSpec;
+
+/// Most calls in one answer.
+pub const CALLS: usize = 8;
+
+/// Builds grammars for one vocabulary.
+pub struct Grammars {
+    factory: ParserFactory,
+}
+
+impl fmt::Debug for Grammars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grammars").finish_non_exhaustive()
+    }
+}
+
+impl Grammars {
+    /// Prepares a vocabulary. Blocks for some tens of milliseconds. The error is a sentence.
+    pub fn new(tokenizer: &Tokenizer) -> Result<Self, String> {
+        let environment = vocabulary::environment(tokenizer);
+        let abilities = InferenceCapabilities { ff_tokens: true, backtrack: false, conditional_ff_tokens: false, fork: false };
+        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+        let mut factory = ParserFactory::new(&environment, abilities, &slices).map_err(|e| format!("no grammars for this vocabulary: {e}"))?;
+        let _ = factory.quiet();
+        Ok(Self { factory })
+    }
+
+    /// The grammar of one call of one of these tools; with `more`, up to [`CALLS`] of them. The error is a sentence that
+    /// names the tool whose schema is impossible.
+    pub fn calls(&self, tools: &[&ToolSpec], more: bool) -> Result<Constraint, String> {
+        let fitting = tools.iter().map(|tool| self.fitting(tool)).collect::<Result<Vec<_>, _>>()?;
+        let pairs: Vec<(&str, &Value)> = tools.iter().zip(&fitting).map(|(tool, schema)| (tool.name.as_str(), schema)).collect();
+        self.build(&pairs, more).map_err(|e| format!("no grammar for these tools together: {e}"))
+    }
+
+    /// The strictest form of a tool's schema that a grammar can be made of.
+    fn fitting(&self, tool: &ToolSpec) -> Result<Value, String> {
+        let mut fault = String::new();
+        for form in schema::forms(&tool.parameters) {
+            match self.build(&[(&tool.name, &form)], false) {
+                Ok(_) => return Ok(form),
+                Err(error) => fault = error,
+            }
+            tracing::debug!(tool = %tool.name, %fault, "the schema is relaxed for its grammar");
+        }
+        Err(format!("no grammar for the schema of the tool '{}': {fault}", tool.name))
+    }
+
+    fn build(&self, tools: &[(&str, &Value)], more: bool) -> Result<Constraint, String> {
+        let grammar = TopLevelGrammar::from_lark(lark(tools, more));
+        let mut matcher = Matcher::new(self.factory.create_parser(grammar));
+        // The first mask finds what only shows when the grammar runs.
+        let first = matcher.compute_mask();
+        match (matcher.get_error(), first) {
+            (None, Ok(_)) => Ok(Constraint { matcher }),
+            (Some(error), _) => Err(brief(&error)),
+            (None, Err(error)) => Err(brief(&error.to_string())),
+        }
+    }
+}
+
+/// The grammar as text.
+fn lark(tools: &[(&str, &Value)], more: bool) -> String {
+    let quoted = |text: &str| Value::from(text).to_string();
+    let repeat = if more { format!(" ({} call){{0,{}}}", quoted("\n"), CALLS - 1) } else { String::new() };
+    let names: Vec<String> = (0..tools.len()).map(|index| format!("tool{index}")).collect();
+    let mut text = format!("start: call{repeat}\ncall: {} body {}\nbody: {}\n", quoted(CALL.0), quoted(CALL.1), names.join(" | "));
+    for (index, (name, schema)) in tools.iter().enumerate() {
+        let head = format!("{{\"name\": {}, \"arguments\": ", Value::from(*name));
+        text += &format!("tool{index}: {} arguments{index} {}\narguments{index}: %json {schema}\n", quoted(&head), quoted("}"));
+    }
+    text
+}
+
+fn brief(error: &str) -> String {
+    let line = error.lines().find(|line| !line.trim().is_empty()).unwrap_or("unknown");
+    line.chars().take(300).collect()
+}
+
+/// A grammar on its way through an answer.
+pub struct Constraint {
+    matcher: Matcher,
+}
+
+impl fmt::Debug for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Constraint").finish_non_exhaustive()
+    }
+}
+
+impl Constraint {
+    /// Tokens that must come now, whatever the logits say.
+    pub fn forced(&mut self) -> Vec<u32> {
+        if self.matcher.is_stopped() { Vec::new() } else { self.matcher.compute_ff_tokens() }
+    }
+
+    /// Whether nothing can follow.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.matcher.is_stopped()
+    }
+
+    /// Takes the logits of tokens away that may not come next; end tokens stay where the grammar may end.
+    pub fn filter(&mut self, logits: &mut [f32]) -> Result<(), String> {
+        let mask = self.matcher.compute_mask_or_eos().map_err(|e| brief(&e.to_string()))?;
+        for (token, logit) in (0u32..).zip(logits.iter_mut()) {
+            if !mask.is_allowed(token) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes tokens that were allowed.
+    pub fn take(&mut self, tokens: &[u32]) -> Result<(), String> {
+        self.matcher.consume_tokens(tokens).map_err(|e| brief(&e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

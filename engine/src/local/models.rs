@@ -1,15 +1,35 @@
 //! The models on this machine: what is there, what can be fetched, what is loaded.
+//!
+//! A model lives in `<folder>/<id>/` with a `source.toml` that says where it came from. Whether it is ready is
+//! decided by the presence and the exact size of its files; before a model is loaded, a file that changed since its
+//! checksum was verified is hashed again.
 
+mod flight;
+mod loaded;
+mod own;
+
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sipper::{Straw, sipper};
-use tokio::sync::broadcast;
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, mpsc};
 
-use super::catalogue::Entry;
-use super::download;
+use super::catalogue::{Catalogue, Entry, Kind, Offer};
+use super::download::record::Record;
+use super::download::{self, Endpoints, Fetched, Job, Progress, location, size_words, whole};
+use super::{chat, encoder};
 use crate::embedding::{self, Embedder};
 use crate::provider::{self, Provider};
+use flight::{Running, Task};
+use loaded::Loaded;
+use own::Own;
+
+/// Room for changes that a slow receiver has not taken yet.
+const FEED: usize = 256;
+/// Progress steps between a fetch and its straw; more are dropped, the next one says more anyway.
+const STEPS: usize = 16;
 
 /// One model as the screen shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +49,7 @@ pub enum ModelState {
         partial: u64,
     },
     /// Being fetched.
-    Fetching(download::Progress),
+    Fetching(Progress),
     /// Here and whole.
     Ready {
         /// Its file or folder.
@@ -47,57 +67,351 @@ pub enum ModelState {
 /// The models; cheap to clone, one per engine.
 #[derive(Clone, Debug)]
 pub struct Models {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    folder: PathBuf,
+    threads: usize,
+    catalogue: Catalogue,
+    endpoints: Endpoints,
+    runtime: Option<Handle>,
+    running: Running,
+    /// States that the disk does not show: fetches that run or failed.
+    told: Mutex<HashMap<String, ModelState>>,
+    own: Own,
+    chats: Loaded<dyn Provider>,
+    embedders: Loaded<dyn Embedder>,
     events: broadcast::Sender<ModelView>,
 }
 
 impl Models {
     /// The models in this folder. `threads` is for the decoder; 0 chooses.
     #[must_use]
-    pub fn new(_folder: PathBuf, _threads: usize) -> Self {
-        Self { events: broadcast::channel(256).0 }
+    pub fn new(folder: PathBuf, threads: usize) -> Self {
+        Self::open(folder, threads, Catalogue::shipped(), Endpoints::from_env())
+    }
+
+    /// The models of a catalogue, reached through these endpoints. Fetches run on the async runtime that is entered
+    /// here, else on the one that polls them.
+    #[must_use]
+    pub fn open(folder: PathBuf, threads: usize, catalogue: Catalogue, endpoints: Endpoints) -> Self {
+        let own = Own::read(folder.join("own.toml"));
+        let inner = Inner {
+            folder,
+            threads,
+            catalogue,
+            endpoints,
+            runtime: Handle::try_current().ok(),
+            running: Running::default(),
+            told: Mutex::default(),
+            own,
+            chats: Loaded::default(),
+            embedders: Loaded::default(),
+            events: broadcast::channel(FEED).0,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Where the models are kept.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.inner.folder
+    }
+
+    /// The catalogue.
+    #[must_use]
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.inner.catalogue
     }
 
     /// Changed models from now on.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<ModelView> {
-        self.events.subscribe()
+        self.inner.events.subscribe()
     }
 
-    /// Every model of the catalogue.
+    /// Every model of the catalogue, then the person's own GGUF files.
     #[must_use]
     pub fn list(&self) -> Vec<ModelView> {
-        Vec::new()
+        let own = self.inner.own.entries().into_iter().map(|(entry, path)| own_view(entry, path));
+        self.inner.catalogue.offers().iter().map(|offer| self.inner.view(offer)).chain(own).collect()
     }
 
     /// Fetches a model, resuming what is there. Dropping the straw cancels and keeps the partial file.
-    pub fn fetch(&self, id: &str) -> impl Straw<download::Fetched, download::Progress, download::Error> + use<> {
-        let id = id.to_owned();
-        sipper(move |_| async move { Err(download::Error::Unknown(id)) })
+    pub fn fetch(&self, id: &str) -> impl Straw<Fetched, Progress, download::Error> + use<> {
+        let (inner, id) = (self.inner.clone(), id.to_owned());
+        sipper(move |mut sender| async move {
+            let Some(runtime) = inner.runtime.clone().or_else(|| Handle::try_current().ok()) else {
+                return Err(download::Error::Sources(vec![("this program".to_owned(), "no async runtime runs".to_owned())]));
+            };
+            let (steps, mut progress) = mpsc::channel(STEPS);
+            let task = Task::start(&runtime, |cancelled| inner.fetch(id, cancelled, steps));
+            while let Some(step) = progress.recv().await {
+                sender.send(step).await;
+            }
+            task.join().await
+        })
     }
 
     /// Takes a file of the person's own as the model `id` after checking its sha256, or any GGUF as a chat model.
-    pub fn adopt(&self, _path: &Path) -> Result<ModelView, download::Error> {
-        Err(download::Error::Unknown(String::new()))
+    /// A folder with all the files of a catalogue model will do too. Blocks while it hashes.
+    pub fn adopt(&self, path: &Path) -> Result<ModelView, download::Error> {
+        if let Some(offer) = own::matching(&self.inner.catalogue, path) {
+            self.inner.running.free(&offer.entry.id)?;
+            own::bring(offer, path, &self.inner.folder.join(&offer.entry.id))?;
+            return Ok(self.inner.settle(offer, None));
+        }
+        let taken = |id: &str| self.inner.catalogue.get(id).is_some();
+        let (entry, path) = self.inner.own.add(path, taken)?;
+        let view = own_view(entry, path);
+        self.inner.tell(view.clone());
+        Ok(view)
     }
 
     /// Checks the sha256 of a model's files. Blocks.
     pub fn verify(&self, id: &str) -> Result<ModelView, download::Error> {
-        Err(download::Error::Unknown(id.to_owned()))
+        if let Some((entry, path)) = self.inner.own.find(id) {
+            return Ok(own_view(entry, path));
+        }
+        let offer = self.inner.offer(id)?;
+        self.inner.running.free(id)?;
+        self.inner.check(offer)
     }
 
-    /// Removes a model and says how many bytes that freed.
+    /// Removes a model and says how many bytes that freed. A file of the person's own is only forgotten.
     pub fn remove(&self, id: &str) -> Result<u64, download::Error> {
-        Err(download::Error::Unknown(id.to_owned()))
+        if let Some((_, path)) = self.inner.own.find(id) {
+            self.inner.own.forget(&path)?;
+            self.inner.chats.forget(&path);
+            return Ok(0);
+        }
+        let offer = self.inner.offer(id)?;
+        self.inner.running.free(id)?;
+        let folder = self.inner.folder.join(id);
+        self.inner.chats.forget(&location(offer, &folder));
+        self.inner.embedders.forget(&folder);
+        let freed = size(&folder);
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(download::disk(&folder, &error)),
+            _ => {}
+        }
+        let _view = self.inner.settle(offer, None);
+        Ok(freed)
     }
 
     /// The chat model of this id, or the GGUF file at this path; loaded once, on its own thread. Blocks while it
     /// loads.
     pub fn chat(&self, id_or_path: &str) -> Result<Arc<dyn Provider>, provider::Error> {
-        Err(provider::Error::Unavailable { model: id_or_path.to_owned(), reason: "not built yet".to_owned() })
+        let unavailable = |reason| provider::Error::Unavailable { model: id_or_path.to_owned(), reason };
+        let (id, path) = self.inner.chat_file(id_or_path).map_err(unavailable)?;
+        self.inner.chats.get(&path, || chat::load(&id, &path, self.inner.threads))
     }
 
     /// The embedding model of this id; loaded once. Blocks while it loads.
     pub fn embedder(&self, id: &str) -> Result<Arc<dyn Embedder>, embedding::Error> {
-        Err(embedding::Error::Load(id.to_owned()))
+        let failed = |reason: String| embedding::Error::Load(format!("{id}: {reason}"));
+        let offer = self.inner.catalogue.get(id).ok_or_else(|| failed("it is not in the catalogue".to_owned()))?;
+        if offer.entry.kind != Kind::Embedding {
+            return Err(failed("it is a chat model, not an embedding model".to_owned()));
+        }
+        let path = self.inner.ready(offer).map_err(failed)?;
+        self.inner.embedders.get(&path, || encoder::load(id, &path))
     }
+}
+
+impl Inner {
+    fn offer(&self, id: &str) -> Result<&Offer, download::Error> {
+        self.catalogue.get(id).ok_or_else(|| download::Error::Unknown(id.to_owned()))
+    }
+
+    fn view(&self, offer: &Offer) -> ModelView {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).get(&offer.entry.id).cloned();
+        ModelView { entry: offer.entry.clone(), state: told.unwrap_or_else(|| on_disk(offer, &self.folder.join(&offer.entry.id))) }
+    }
+
+    /// Replaces what was told of a model and broadcasts how it stands now.
+    fn settle(&self, offer: &Offer, state: Option<ModelState>) -> ModelView {
+        {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = match state {
+                Some(state) => told.insert(offer.entry.id.clone(), state),
+                None => told.remove(&offer.entry.id),
+            };
+        }
+        let view = self.view(offer);
+        self.tell(view.clone());
+        view
+    }
+
+    fn tell(&self, view: ModelView) {
+        // Nobody may be listening; the state is kept either way.
+        drop(self.events.send(view));
+    }
+
+    async fn fetch(
+        self: Arc<Self>,
+        id: String,
+        cancelled: Arc<std::sync::atomic::AtomicBool>,
+        steps: mpsc::Sender<Progress>,
+    ) -> Result<Fetched, download::Error> {
+        let offer = self.offer(&id)?.clone();
+        let flight = Running::begin(&self, &id, cancelled).await?;
+        let folder = self.folder.join(&id);
+        let (checked, hold) = (self.clone(), flight.clone());
+        let known = tokio::task::spawn_blocking(move || {
+            let _hold = hold;
+            checked.heal(&checked.offer(&id)?.clone())
+        });
+        match known.await {
+            Ok(Ok(Some(fetched))) => return Ok(fetched),
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => return Err(error),
+            Err(error) => return Err(download::Error::Sources(vec![("this machine".to_owned(), error.to_string())])),
+        }
+        let (reporter, shown) = (self.clone(), offer.clone());
+        let report = Arc::new(move |step: Progress| {
+            let _view = reporter.settle(&shown, Some(ModelState::Fetching(step.clone())));
+            let _ = steps.try_send(step);
+        });
+        let job = Job { offer: offer.clone(), folder, endpoints: self.endpoints.clone(), report, hold: flight.clone() };
+        let result = download::run(&job).await;
+        let state = result.as_ref().err().map(|error| ModelState::Broken { reason: format!("{error}. Fetch it again to go on") });
+        let _view = self.settle(&offer, state);
+        result
+    }
+
+    /// Removes files whose checksum is wrong. Gives the finished fetch when nothing is missing.
+    fn heal(&self, offer: &Offer) -> Result<Option<Fetched>, download::Error> {
+        let folder = self.folder.join(&offer.entry.id);
+        let record = Record::read(&folder);
+        for file in offer.files.iter().filter(|file| whole(&folder, file)) {
+            let path = folder.join(&file.name);
+            if record.as_ref().is_some_and(|record| record.vouches(&folder, file)) {
+                continue;
+            }
+            if download::hash(&path).map_err(|error| download::disk(&path, &error))? != file.sha256 {
+                std::fs::remove_file(&path).map_err(|error| download::disk(&path, &error))?;
+            }
+        }
+        if !offer.files.iter().all(|file| whole(&folder, file)) {
+            return Ok(None);
+        }
+        let source = record.map_or_else(|| FOUND.to_owned(), |record| record.source);
+        Record::new(&source, &folder, &offer.files).write(&folder)?;
+        let _view = self.settle(offer, None);
+        Ok(Some(Fetched { path: location(offer, &folder), source, failed: Vec::new() }))
+    }
+
+    /// Hashes a model's files and writes down what was found.
+    fn check(&self, offer: &Offer) -> Result<ModelView, download::Error> {
+        let folder = self.folder.join(&offer.entry.id);
+        if !offer.files.iter().all(|file| whole(&folder, file)) {
+            return Ok(self.settle(offer, None));
+        }
+        let source = Record::read(&folder).map_or_else(|| FOUND.to_owned(), |record| record.source);
+        let mut record = Record::new(&source, &folder, &offer.files);
+        for file in &offer.files {
+            let path = folder.join(&file.name);
+            let found = download::hash(&path).map_err(|error| download::disk(&path, &error))?;
+            if found != file.sha256 {
+                record.broken = Some(format!(
+                    "{} has the wrong checksum (sha256 {found}, expected {}); fetch it again, or remove it",
+                    path.display(),
+                    file.sha256
+                ));
+                break;
+            }
+        }
+        if let Err(error) = record.write(&folder) {
+            // A folder that cannot be written can still be used; the next load hashes again.
+            tracing::warn!(%error, "the check of a model is not kept");
+            let state = record.broken.map(|reason| ModelState::Broken { reason });
+            return Ok(self.settle(offer, state));
+        }
+        Ok(self.settle(offer, None))
+    }
+
+    /// The path of a model that can be loaded, or why it cannot be and what to do.
+    fn ready(&self, offer: &Offer) -> Result<PathBuf, String> {
+        let id = &offer.entry.id;
+        let folder = self.folder.join(id);
+        let mut state = self.view(offer).state;
+        if matches!(state, ModelState::Ready { .. }) {
+            let record = Record::read(&folder);
+            if !record.is_some_and(|record| offer.files.iter().all(|file| record.vouches(&folder, file))) {
+                state = self.check(offer).map_err(|error| error.to_string())?.state;
+            }
+        }
+        let size = size_words(offer.entry.bytes);
+        let remedy = match offer.entry.kind {
+            Kind::Chat => format!("fetch it ({size}, `models fetch {id}`), or choose a GGUF file of your own"),
+            Kind::Embedding => format!("fetch it ({size}, `models fetch {id}`), or choose a folder with its files"),
+        };
+        match state {
+            ModelState::Ready { path, .. } => Ok(path),
+            ModelState::Fetching(progress) => Err(format!("it is being downloaded ({} of {size})", size_words(progress.done))),
+            ModelState::Missing { partial: 0 } => Err(format!("it is not on this machine: {remedy}")),
+            ModelState::Missing { partial } => Err(format!("only {} of it are on this machine: {remedy}", size_words(partial))),
+            ModelState::Broken { reason } => Err(format!("{reason}: {remedy}")),
+        }
+    }
+
+    /// The id and the file behind what a person calls a chat model.
+    fn chat_file(&self, id_or_path: &str) -> Result<(String, PathBuf), String> {
+        if let Some(offer) = self.catalogue.get(id_or_path) {
+            if offer.entry.kind != Kind::Chat {
+                return Err("it is an embedding model and does not chat".to_owned());
+            }
+            return Ok((offer.entry.id.clone(), self.ready(offer)?));
+        }
+        if let Some((entry, path)) = self.own.find(id_or_path) {
+            own::gguf(&path).map_err(|error| error.to_string())?;
+            return Ok((entry.id, path));
+        }
+        let path = Path::new(id_or_path);
+        if !path.exists() {
+            return Err("it is neither a model of the catalogue (`models list` shows them) nor a file on this machine".to_owned());
+        }
+        own::gguf(path).map_err(|error| error.to_string())?;
+        let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
+        Ok((own::stem(&path), path))
+    }
+}
+
+/// What is said of files that no fetch brought.
+const FOUND: &str = "files that were already there";
+
+fn on_disk(offer: &Offer, folder: &Path) -> ModelState {
+    if offer.files.iter().all(|file| whole(folder, file)) {
+        let record = Record::read(folder);
+        return match record {
+            Some(Record { broken: Some(reason), .. }) => ModelState::Broken { reason },
+            Some(record) => ModelState::Ready { path: location(offer, folder), source: record.source },
+            None => ModelState::Ready { path: location(offer, folder), source: FOUND.to_owned() },
+        };
+    }
+    for file in &offer.files {
+        let path = folder.join(&file.name);
+        if let Some(found) = std::fs::metadata(&path).ok().filter(|found| found.len() != file.bytes) {
+            let reason = format!("{} has {} bytes, expected are {}; fetch it again", path.display(), found.len(), file.bytes);
+            return ModelState::Broken { reason };
+        }
+    }
+    ModelState::Missing { partial: download::partial(offer, folder) }
+}
+
+fn own_view(entry: Entry, path: PathBuf) -> ModelView {
+    let state = match own::gguf(&path) {
+        Ok(()) => ModelState::Ready { path, source: "a file of yours".to_owned() },
+        Err(error) => ModelState::Broken { reason: error.to_string() },
+    };
+    ModelView { entry, state }
+}
+
+/// Bytes of the files directly in a model's folder.
+fn size(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).filter(std::fs::Metadata::is_file).map(|found| found.len()).sum()
 }

@@ -1,7 +1,21 @@
-//! `mcp_config.json`: the usual `mcpServers` shape.
+//! `mcp_config.json`: the usual `mcpServers` shape, read forgivingly and written carefully.
+//!
+//! Read: byte order mark, `//` and `/* */` comments and trailing commas are accepted. Written: only a file that
+//! parses is ever replaced, in one step (temporary file, fsync, rename), readable by its owner only; fields that
+//! Handrail does not know stay. `${NAME}` in any text field is filled in when the server is started, never in the
+//! file.
+
+mod document;
+mod entry;
+mod expand;
+mod relaxed;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+pub(super) use document::{Document, pasted};
+pub(super) use entry::Entry;
+pub(super) use expand::expand;
 
 /// One server as configured.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,3 +1,0 @@
-//! The headless face of Handrail.
-
-fn main() {}

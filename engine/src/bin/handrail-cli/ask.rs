@@ -1,0 +1,232 @@
+//! `ask`: one turn, streamed.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use handrail_engine::Engine;
+use handrail_engine::approval::{self, Decision, Gate};
+use handrail_engine::conversation::{CallRecord, CallState, ConversationId};
+use handrail_engine::provider::{Sampling, ToolChoice};
+use handrail_engine::tool::ServerId;
+use handrail_engine::turn::{Ended, Event, Input, Options};
+use sipper::Sipper as _;
+
+use crate::output::{Failure, Output};
+
+/// Longest wait for a named server to become usable.
+const SERVER_WAIT: Duration = Duration::from_secs(90);
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// What to ask.
+    text: String,
+    /// A catalogue id or a GGUF file.
+    #[arg(long, value_name = "ID|FILE.gguf")]
+    model: Option<String>,
+    /// A document to answer from; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// A configured MCP server whose tools are offered; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    server: Vec<String>,
+    /// An MCP configuration to use instead of the one in the data folder.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to answer when a tool call needs a decision.
+    #[arg(long, value_enum, default_value_t = Approve::Ask)]
+    approve: Approve,
+    /// auto, required, none, or the name of a tool.
+    #[arg(long, value_name = "CHOICE", default_value = "auto")]
+    tool_choice: String,
+    /// Goes on with this conversation instead of beginning one.
+    #[arg(long, value_name = "ID")]
+    conversation: Option<uuid::Uuid>,
+    /// The same seed gives the same answer.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// 0 is greedy.
+    #[arg(long)]
+    temperature: Option<f32>,
+    /// Most tokens of one answer.
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<usize>,
+}
+
+/// What to answer at the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Approve {
+    /// Ask on the terminal; without one the call is denied.
+    Ask,
+    /// Deny every call that no stored approval allows.
+    Deny,
+    /// Allow every call once.
+    Allow,
+}
+
+pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Result<(), Failure> {
+    let servers = start_servers(engine, &arguments.server, output).await?;
+    let conversation = match arguments.conversation {
+        Some(id) => ConversationId(id),
+        None => engine.new_conversation()?.id,
+    };
+    let mut attachments = Vec::new();
+    for path in &arguments.attach {
+        let mut attaching = engine.attach(path).pin();
+        while let Some(progress) = attaching.sip().await {
+            output.status(&format!("{}: {progress:?}", path.display()));
+        }
+        output.status_end();
+        attachments.push(attaching.await?);
+    }
+    let input = Input { text: arguments.text.clone(), attachments, options: options(&arguments, servers) };
+    let approvals = tokio::spawn(answer_approvals(engine.approvals().clone(), conversation, arguments.approve));
+    let mut turn = engine.turn(conversation, input).pin();
+    let mut ended = None;
+    while let Some(event) = turn.sip().await {
+        output.json(&event);
+        show(&event, output);
+        if let Event::Finished { reason, .. } = event {
+            ended = Some(reason);
+        }
+    }
+    let outcome = turn.await;
+    approvals.abort();
+    outcome?;
+    match ended {
+        Some(Ended::Answered { .. }) => Ok(()),
+        Some(Ended::Stopped) => Err(Failure::new("the turn was stopped")),
+        Some(Ended::Limit { reason } | Ended::Failed { reason }) => Err(Failure::new(reason)),
+        None => Err(Failure::new("the turn ended without a result")),
+    }
+}
+
+fn options(arguments: &Arguments, servers: Vec<ServerId>) -> Options {
+    let defaults = Sampling::default();
+    let sampling = (arguments.seed.is_some() || arguments.temperature.is_some()).then(|| Sampling {
+        seed: arguments.seed.unwrap_or(defaults.seed),
+        temperature: arguments.temperature.unwrap_or(defaults.temperature),
+        ..defaults
+    });
+    Options {
+        model: arguments.model.clone(),
+        tool_choice: match arguments.tool_choice.as_str() {
+            "auto" => ToolChoice::Auto,
+            "none" => ToolChoice::None,
+            "required" => ToolChoice::Required,
+            name => ToolChoice::Named(name.to_owned()),
+        },
+        sampling,
+        servers: Some(servers),
+        max_tokens: arguments.max_tokens,
+    }
+}
+
+async fn start_servers(engine: &Engine, names: &[String], output: &Output) -> Result<Vec<ServerId>, Failure> {
+    if let Some(error) = engine.servers().config_error() {
+        return Err(Failure::new(error));
+    }
+    let mut ids = Vec::new();
+    for name in names {
+        let id = ServerId::new(name.as_str());
+        engine.servers().start(&id)?;
+        ids.push(id);
+    }
+    for id in &ids {
+        output.status(&format!("waiting for server {id}"));
+        let view = engine.servers().ready(id, SERVER_WAIT).await;
+        output.status_end();
+        super::servers::usable(&view?)?;
+    }
+    Ok(ids)
+}
+
+/// Answers what waits at the gate for this conversation, in the order in which it was asked.
+pub async fn answer_approvals(gate: Gate, conversation: ConversationId, approve: Approve) {
+    let mut events = gate.subscribe();
+    loop {
+        for request in gate.pending().into_iter().filter(|request| request.conversation == conversation) {
+            let decision = match approve {
+                Approve::Allow => Decision::AllowOnce,
+                Approve::Deny => Decision::Deny,
+                Approve::Ask => {
+                    let asked = request.clone();
+                    tokio::task::spawn_blocking(move || ask_on_terminal(&asked)).await.unwrap_or(Decision::Deny)
+                }
+            };
+            // Someone else may have answered meanwhile.
+            let _ = gate.decide(&request.call.id, decision);
+        }
+        match events.recv().await {
+            Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+            Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+fn ask_on_terminal(request: &approval::Request) -> Decision {
+    let arguments = serde_json::to_string_pretty(&request.call.arguments).unwrap_or_default();
+    eprintln!("\n◆ {} · {}\n{}\n{arguments}", request.call.tool.server, request.call.tool.name, request.why);
+    if !std::io::stdin().is_terminal() {
+        eprintln!("denied: there is no terminal to ask on (use --approve allow or --approve deny)");
+        return Decision::Deny;
+    }
+    loop {
+        eprint!("[d]eny  [a]llow once  allow in this [c]onversation  al[w]ays this tool: ");
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
+            return Decision::Deny;
+        }
+        match line.trim().to_lowercase().as_str() {
+            "d" => return Decision::Deny,
+            "a" => return Decision::AllowOnce,
+            "c" => return Decision::AllowInConversation,
+            "w" => return Decision::AlwaysTool,
+            _ => {}
+        }
+    }
+}
+
+fn show(event: &Event, output: &Output) {
+    if output.is_json() {
+        return;
+    }
+    match event {
+        Event::Routed { offered, reason } if !offered.is_empty() => output.note(&format!("tools: {} ({reason})", offered.join(", "))),
+        Event::Retrieved { passages, reason } => {
+            output.note(&format!("{} passages: {reason}", passages.len()));
+        }
+        Event::Prefill { done, total, reused } => output.status(&format!("reading {done}/{total} tokens ({reused} cached)")),
+        Event::Text { text, .. } => {
+            output.status_end();
+            output.piece(text);
+        }
+        Event::ToolCall { record, .. } => show_call(record, output),
+        Event::Cited { passages, .. } => output.note(&format!("\ncites {passages:?}")),
+        Event::Usage { usage } => output.note(&format!(
+            "\n{} prompt tokens ({} cached), {} written, first after {:.0} ms, {:.1} tokens/s",
+            usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.first_token_ms, usage.tokens_per_second
+        )),
+        Event::Finished { .. } => output.piece("\n"),
+        _ => {}
+    }
+}
+
+fn show_call(record: &CallRecord, output: &Output) {
+    output.status_end();
+    let name = format!("{} · {}", record.call.tool.server, record.call.tool.name);
+    match &record.state {
+        CallState::Proposed => output.note(&format!("◆ {name} {}", record.call.arguments)),
+        CallState::Sent { by } => output.note(&format!("▶ {name} ({by})")),
+        CallState::Done { result, milliseconds, .. } => {
+            let mark = if result.is_error { "✕" } else { "✓" };
+            output.note(&format!("{mark} {name} {milliseconds} ms\n{}", result.to_model_text(2000)));
+        }
+        CallState::Denied { by } => output.note(&format!("⊘ {name}: {by}")),
+        CallState::Failed { reason } => output.note(&format!("✕ {name}: {reason}")),
+        CallState::Stopped => output.note(&format!("■ {name} stopped")),
+        CallState::Unknown => output.note(&format!("? {name}: outcome unknown")),
+        CallState::Approved { .. } => {}
+    }
+}

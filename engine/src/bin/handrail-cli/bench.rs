@@ -1,0 +1,60 @@
+//! `bench`: figures of this machine.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::output::{Failure, Output};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Prefill and decode tokens per second, time to first token, memory.
+    Model {
+        /// A GGUF file.
+        file: PathBuf,
+        /// Tokens of the prompt.
+        #[arg(short = 'p', default_value_t = 256)]
+        prompt: usize,
+        /// Tokens to write.
+        #[arg(short = 'n', default_value_t = 64)]
+        new: usize,
+        /// Threads; 0 chooses.
+        #[arg(short = 't', default_value_t = 0)]
+        threads: usize,
+    },
+    /// Build seconds, bytes, recall and queries per second of the vector index.
+    Index {
+        /// A folder with base.f32, query.f32 and truth.i32 (384 dimensions).
+        dir: PathBuf,
+        /// Scans instead of walking the graph.
+        #[arg(long)]
+        linear: bool,
+    },
+}
+
+pub fn run(command: &Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Model { file, prompt, new, threads } => {
+            let report = handrail_engine::local::bench::run(file, *prompt, *new, *threads)?;
+            output.result(&report, || {
+                let memory = report.peak_memory_bytes.map(|bytes| format!(", peak memory {:.0} MB", bytes as f64 / 1e6)).unwrap_or_default();
+                format!(
+                    "prefill {:.1} tokens/s ({} tokens), decode {:.1} tokens/s ({} tokens), first token {:.0} ms, load {:.0} ms, {} threads{memory}",
+                    report.prefill_tokens_per_second,
+                    report.prompt_tokens,
+                    report.decode_tokens_per_second,
+                    report.new_tokens,
+                    report.first_token_ms,
+                    report.load_ms,
+                    report.threads
+                )
+            });
+            Ok(())
+        }
+        Command::Index { dir, linear } => {
+            let report = handrail_engine::index::bench::run(dir, *linear)?;
+            output.result(&report, || report.to_string());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The headless face of Handrail: the same engine and the same gate, for scripts, for people over ssh, for checks.
+//!
+//! Results go to stdout (`--json`: one JSON object per line), logs and questions to stderr. The exit status is 0
+//! only when the thing asked for happened.
+
+mod ask;
+mod bench;
+mod documents;
+mod ledger;
+mod models;
+mod output;
+mod servers;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use handrail_engine::engine::Shutdown;
+use handrail_engine::{Config, Engine};
+
+use output::{Failure, Output};
+
+/// Handrail without a window.
+#[derive(Parser)]
+#[command(name = "handrail-cli", version)]
+struct Arguments {
+    /// The data folder (default: HANDRAIL_DATA_DIR, else the platform's place for application data).
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The folder models are kept in (default: HANDRAIL_MODELS_DIR, else `models` in the data folder).
+    #[arg(long, global = true, value_name = "DIR")]
+    models_dir: Option<PathBuf>,
+    /// Prints one JSON object per line on stdout.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Asks a model; tools, documents and the approval gate work as in the window.
+    Ask(ask::Arguments),
+    /// Lists, fetches, verifies and removes models.
+    #[command(subcommand)]
+    Models(models::Command),
+    /// Lists and checks MCP servers and calls their tools.
+    #[command(subcommand)]
+    Servers(servers::Command),
+    /// Shows the blocks that the parser child reads from a file.
+    Parse(documents::Parse),
+    /// Searches files.
+    Search(documents::Search),
+    /// Turns each line of stdin into a vector.
+    Embed,
+    /// Shows or verifies the ledger of tool calls.
+    #[command(subcommand)]
+    Ledger(ledger::Command),
+    /// Measures a model or the vector index on this machine.
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = handrail_engine::rag::worker::run_if_asked() {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn,rmcp=error".into()))
+        .init();
+    let output = Output::new(arguments.json);
+    match run(arguments, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments, output: &Output) -> Result<(), Failure> {
+    // Benches need neither data folder nor servers.
+    if let Command::Bench(command) = arguments.command {
+        return bench::run(&command, output);
+    }
+    let data_dir = Config::data_dir(arguments.data_dir)?;
+    let models_dir = arguments.models_dir.or_else(|| std::env::var_os("HANDRAIL_MODELS_DIR").map(PathBuf::from));
+    let mcp_config = match &arguments.command {
+        Command::Ask(ask) => ask.config.clone(),
+        Command::Servers(command) => command.config(),
+        _ => None,
+    };
+    let config = Config { models_dir, mcp_config, start_servers: false, ..Config::new(data_dir) };
+    let engine = Engine::start(config)?;
+    if let Some(error) = engine.settings_error() {
+        output.note(&format!("{error}; the defaults are used"));
+    }
+    let outcome = engine.block_on(async {
+        let done = tokio::select! {
+            outcome = command(&engine, arguments.command, output) => outcome,
+            _ = tokio::signal::ctrl_c() => Err(Failure::new("stopped")),
+        };
+        engine.shutdown(Shutdown::Exit).await;
+        done
+    });
+    outcome
+}
+
+async fn command(engine: &Engine, command: Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Ask(arguments) => ask::run(engine, arguments, output).await,
+        Command::Models(command) => models::run(engine, command, output).await,
+        Command::Servers(command) => servers::run(engine, command, output).await,
+        Command::Parse(arguments) => documents::parse(arguments, output).await,
+        Command::Search(arguments) => documents::search(engine, arguments, output).await,
+        Command::Embed => documents::embed(engine, output).await,
+        Command::Ledger(command) => ledger::run(engine, command, output),
+        Command::Bench(command) => bench::run(&command, output),
+    }
+}

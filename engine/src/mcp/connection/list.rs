@@ -1,0 +1,137 @@
+//! A server's tools: all pages, within bounds, and one bad tool costs only itself.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
+use rmcp::{Peer, RoleClient};
+use serde_json::Value;
+
+use crate::tool::{Definition, ServerId};
+
+/// Most pages that are read (fixed): a server that pages for ever is cut off here.
+const PAGES: usize = 64;
+/// Longest time for all pages together (fixed).
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What a server offers.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// The tools, sorted by name.
+    pub(super) tools: Vec<Arc<Definition>>,
+    /// What was left out, and why.
+    pub(super) notes: Vec<String>,
+}
+
+/// Asks for all tools.
+pub(super) async fn list(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, String> {
+    if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+        return Ok(Listing::default());
+    }
+    match tokio::time::timeout(LIMIT, pages(server, peer)).await {
+        Ok(listing) => listing,
+        Err(_) => Err(format!("no whole tool list within {LIMIT:?}")),
+    }
+}
+
+async fn pages(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, String> {
+    let mut collected = Collected::default();
+    let mut cursors = HashSet::new();
+    let mut cursor: Option<String> = None;
+    for page in 1.. {
+        let mut request = ListToolsRequest::default();
+        request.params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        // Not `list_tools`: that one loses the whole list with one malformed tool, and answers errors from a cache.
+        let answer = peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(|error| super::explain(&error))?;
+        let next = match answer {
+            ServerResult::ListToolsResult(result) => {
+                result.tools.into_iter().for_each(|tool| collected.add(server, tool));
+                result.next_cursor
+            }
+            other => collected.add_raw(server, &serde_json::to_value(&other).map_err(|error| error.to_string())?)?,
+        };
+        match next.filter(|next| !next.is_empty()) {
+            Some(next) if page == PAGES => {
+                collected.notes.push(format!("the tool list goes on after {PAGES} pages (cursor {next:.40}); the rest is left out"));
+                break;
+            }
+            // A cursor that was there before would go round for ever.
+            Some(next) if !cursors.insert(next.clone()) => break,
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    let mut tools = collected.tools;
+    tools.sort_by(|left, right| left.id.name.cmp(&right.id.name));
+    Ok(Listing { tools, notes: collected.notes })
+}
+
+#[derive(Default)]
+struct Collected {
+    names: HashSet<String>,
+    tools: Vec<Arc<Definition>>,
+    notes: Vec<String>,
+}
+
+impl Collected {
+    fn add(&mut self, server: &ServerId, tool: Tool) {
+        let name = tool.name.into_owned();
+        if !self.names.insert(name.clone()) {
+            self.notes.push(format!("the tool '{name:.80}' is listed twice; the first one is used"));
+            return;
+        }
+        self.tools.push(Arc::new(Definition::new(
+            server.clone(),
+            name,
+            tool.title,
+            tool.description.unwrap_or_default(),
+            Value::Object(Arc::unwrap_or_clone(tool.input_schema)),
+            tool.output_schema.map(|schema| Value::Object(Arc::unwrap_or_clone(schema))),
+            tool.annotations.and_then(|hints| serde_json::to_value(hints).ok()),
+        )));
+    }
+
+    /// A page that is not wholly in shape: tool by tool.
+    fn add_raw(&mut self, server: &ServerId, page: &Value) -> Result<Option<String>, String> {
+        let Some(tools) = page.get("tools").and_then(Value::as_array) else {
+            return Err("the answer to tools/list holds no list of tools".to_owned());
+        };
+        for (index, tool) in tools.iter().enumerate() {
+            match serde_json::from_value::<Tool>(tool.clone()) {
+                Ok(tool) => self.add(server, tool),
+                Err(error) => {
+                    let name = tool
+                        .get("name")
+                        .and_then(Value::as_str)
+                        .map_or_else(|| format!("number {}", index + 1), |name| format!("'{name:.80}'"));
+                    self.notes.push(format!("the tool {name} is malformed and left out: {error}"));
+                }
+            }
+        }
+        Ok(page.get("nextCursor").and_then(Value::as_str).map(str::to_owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_malformed_or_double_tool_costs_only_itself_and_the_hash_is_the_same_either_way() {
+        let good = json!({"name": "good", "description": "d", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true, "x-new": 1}});
+        let page = json!({"tools": [good, {"name": "bad", "inputSchema": "none"}, {"noname": 1}, good], "nextCursor": "2"});
+        let mut collected = Collected::default();
+        assert_eq!(collected.add_raw(&"s".into(), &page).unwrap().as_deref(), Some("2"));
+        assert_eq!(collected.tools.len(), 1);
+        assert_eq!(collected.notes.len(), 3);
+        assert!(collected.notes[0].contains("'bad'") && collected.notes[1].contains("number 3") && collected.notes[2].contains("twice"));
+
+        let mut typed = Collected::default();
+        typed.add(&"s".into(), serde_json::from_value(page["tools"][0].clone()).unwrap());
+        assert_eq!(typed.tools[0].id, collected.tools[0].id);
+        assert!(Collected::default().add_raw(&"s".into(), &json!({"tools": 3})).is_err());
+    }
+}
