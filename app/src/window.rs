@@ -43,12 +43,8 @@ impl Window {
     /// Opens it.
     pub fn open() -> (Self, Task<window::Id>) {
         let size = Size::new(1280.0, 800.0);
-        let settings = window::Settings {
-            size,
-            min_size: Some(Size::new(480.0, 400.0)),
-            exit_on_close_request: false,
-            ..window::Settings::default()
-        };
+        let settings =
+            window::Settings { size, min_size: Some(Size::new(480.0, 400.0)), exit_on_close_request: false, ..window::Settings::default() };
         let (id, task) = window::open(settings);
         (Self { id, size, focused_since: None, hovered: false }, task)
     }

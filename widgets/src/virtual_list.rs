@@ -116,7 +116,8 @@ impl<'a, Message> VirtualList<'a, Message> {
                 };
                 state.scroll(lines)
             }
-            Event::Mouse(mouse::Event::ButtonPressed(mouse::Button::Left)) => match (cursor.position_over(bounds), scroller(state, bounds)) {
+            Event::Mouse(mouse::Event::ButtonPressed(mouse::Button::Left)) => match (cursor.position_over(bounds), scroller(state, bounds))
+            {
                 (Some(at), Some(bar)) if at.x >= bounds.x + bounds.width - 2.0 * BAR => {
                     state.grabbed = Some(if bar.contains(Point::new(bar.x, at.y)) { at.y - bar.y } else { bar.height / 2.0 });
                     state.drag_to(&self.keys, at.y - bounds.y, bounds.height, bar.height)

@@ -19,7 +19,12 @@ pub fn primary(theme: &Theme, status: button::Status) -> button::Style {
         button::Status::Pressed => (mix(roles.accent, roles.text, 0.25), roles.on_accent),
         button::Status::Active => (roles.accent, roles.on_accent),
     };
-    button::Style { background: Some(ground.into()), text_color: text, border: border::rounded(radius::CONTROL), ..button::Style::default() }
+    button::Style {
+        background: Some(ground.into()),
+        text_color: text,
+        border: border::rounded(radius::CONTROL),
+        ..button::Style::default()
+    }
 }
 
 /// A bordered button.
@@ -31,7 +36,12 @@ pub fn secondary(theme: &Theme, status: button::Status) -> button::Style {
         button::Status::Hovered | button::Status::Pressed => (roles.raised, roles.text),
         button::Status::Active => (roles.surface, roles.text),
     };
-    button::Style { background: Some(ground.into()), text_color: text, border: outline(roles.line, radius::CONTROL), ..button::Style::default() }
+    button::Style {
+        background: Some(ground.into()),
+        text_color: text,
+        border: outline(roles.line, radius::CONTROL),
+        ..button::Style::default()
+    }
 }
 
 /// A button that is only text until it is pointed at.
@@ -62,7 +72,12 @@ pub fn chip(theme: &Theme, status: button::Status) -> button::Style {
     let roles = roles(theme);
     let pointed = matches!(status, button::Status::Hovered | button::Status::Pressed);
     let (ground, line) = if pointed { (roles.raised, roles.accent) } else { (roles.surface, roles.line) };
-    button::Style { background: Some(ground.into()), text_color: roles.text, border: outline(line, radius::CHIP), ..button::Style::default() }
+    button::Style {
+        background: Some(ground.into()),
+        text_color: roles.text,
+        border: outline(line, radius::CHIP),
+        ..button::Style::default()
+    }
 }
 
 /// The page.
@@ -90,7 +105,10 @@ pub fn card(theme: &Theme) -> container::Style {
 #[must_use]
 pub fn waiting(theme: &Theme) -> container::Style {
     let roles = roles(theme);
-    container::Style::default().background(roles.surface).color(roles.text).border(border::rounded(radius::CARD).width(2).color(roles.warning))
+    container::Style::default()
+        .background(roles.surface)
+        .color(roles.text)
+        .border(border::rounded(radius::CARD).width(2).color(roles.warning))
 }
 
 /// What the person wrote.
@@ -128,7 +146,10 @@ pub fn banner(color: fn(&Roles) -> Color) -> impl Fn(&Theme) -> container::Style
     move |theme| {
         let roles = roles(theme);
         let color = color(roles);
-        container::Style::default().background(mix(roles.surface, color, 0.08)).color(roles.text).border(outline(mix(roles.line, color, 0.5), radius::CARD))
+        container::Style::default()
+            .background(mix(roles.surface, color, 0.08))
+            .color(roles.text)
+            .border(outline(mix(roles.line, color, 0.5), radius::CARD))
     }
 }
 

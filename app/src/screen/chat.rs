@@ -218,9 +218,7 @@ impl Chat {
         }
         let engine = env.engine.clone();
         let work = env.engine.handle().spawn_blocking(move || engine.messages(conversation).map_err(|error| error.to_string()));
-        Action::Run(Task::perform(work, move |result| {
-            Message::Loaded(conversation, result.unwrap_or_else(|error| Err(error.to_string())))
-        }))
+        Action::Run(Task::perform(work, move |result| Message::Loaded(conversation, result.unwrap_or_else(|error| Err(error.to_string())))))
     }
 
     /// Forgets a conversation that was deleted.
@@ -319,7 +317,8 @@ impl Chat {
         }
         let engine = env.engine.clone();
         // The gate writes the decision to the database before it answers.
-        let work = env.engine.handle().spawn_blocking(move || engine.approvals().decide(&call, decision).map_err(|error| error.to_string()));
+        let work =
+            env.engine.handle().spawn_blocking(move || engine.approvals().decide(&call, decision).map_err(|error| error.to_string()));
         Action::Run(Task::perform(work, |result| Message::Decided(result.unwrap_or_else(|error| Err(error.to_string())))))
     }
 

@@ -105,7 +105,8 @@ impl Sidebar {
     pub fn view<'a>(&'a self, look: Look<'a>, screen: Screen, open: Option<ConversationId>) -> Element<'a, Message> {
         let new = row![icon(Icon::Plus), piece::strong(look.t("sidebar-new"))].spacing(gap::S).align_y(Center);
         let new = button(new).width(Fill).padding([gap::S, gap::M]).style(style::secondary).on_press(Message::New);
-        let list = scrollable(self.conversations(look, open.filter(|_| screen == Screen::Chat))).style(style::scroll).height(Fill).spacing(2);
+        let list =
+            scrollable(self.conversations(look, open.filter(|_| screen == Screen::Chat))).style(style::scroll).height(Fill).spacing(2);
         let screens = [
             (Screen::Library, Icon::Library, look.t("sidebar-library")),
             (Screen::Models, Icon::Models, look.t("sidebar-models")),
@@ -143,7 +144,10 @@ impl Sidebar {
             let ask = piece::label(look.t("sidebar-delete-ask"));
             let delete = piece::quiet(look.t("sidebar-delete"), Some(Message::Delete(id)));
             let keep = piece::quiet(look.t("sidebar-keep"), Some(Message::Keep));
-            return container(row![ask, space().width(Fill), delete, keep].align_y(Center).spacing(2)).padding([2.0, gap::M]).style(style::raised).into();
+            return container(row![ask, space().width(Fill), delete, keep].align_y(Center).spacing(2))
+                .padding([2.0, gap::M])
+                .style(style::raised)
+                .into();
         }
         let title = if conversation.title.is_empty() { look.t("chat-new") } else { conversation.title.clone() };
         let words = container(piece::label(title).wrapping(text::Wrapping::None)).width(Fill).clip(true);

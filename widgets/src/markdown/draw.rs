@@ -206,15 +206,17 @@ impl<'a, Message: Clone + 'a> Pen<'a, Message> {
             })
             .on_press_with(move || on(Action::Copy(code.to_owned())));
         let label = text(language.unwrap_or_default()).size(style.code_size - 1.0).color(style.muted);
-        let head = row![label, space().width(Fill), copy].align_y(iced::Center).padding(Padding { left: 12.0, right: 4.0, ..Padding::ZERO });
+        let head =
+            row![label, space().width(Fill), copy].align_y(iced::Center).padding(Padding { left: 12.0, right: 4.0, ..Padding::ZERO });
         let pieces = pieces(code).into_iter().map(|piece| {
             let text = text(piece).font(style.mono).size(style.code_size).line_height(Pixels(style.code_line_height));
             text.color(style.text).wrapping(text::Wrapping::None).into()
         });
         let bar = scrollable::Scrollbar::new().width(4).scroller_width(4);
-        let lines = scrollable(container(Column::with_children(pieces)).padding(Padding { left: 12.0, right: 12.0, top: 4.0, bottom: 12.0 }))
-            .direction(scrollable::Direction::Horizontal(bar))
-            .width(Fill);
+        let lines =
+            scrollable(container(Column::with_children(pieces)).padding(Padding { left: 12.0, right: 12.0, top: 4.0, bottom: 12.0 }))
+                .direction(scrollable::Direction::Horizontal(bar))
+                .width(Fill);
         let border = border::rounded(style.radius).width(1).color(style.line);
         container(column![head, lines])
             .padding(Padding { top: 4.0, ..Padding::ZERO })
@@ -266,7 +268,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_block_is_drawn_findable_and_code_can_be_copied() {
-        let content = Content::new("# Head\n\ntext *here*\n\n- item\n\n> said\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```rust\nfn f() {}\n```\n\n---\n");
+        let content = Content::new(
+            "# Head\n\ntext *here*\n\n- item\n\n> said\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```rust\nfn f() {}\n```\n\n---\n",
+        );
         let mut ui = simulator(view(&content, STYLE, "Copy", |action| action));
         for words in ["Head", "text here", "item", "said", "a", "2", "fn f() {}", "rust"] {
             assert!(ui.find(words).is_ok(), "{words}");

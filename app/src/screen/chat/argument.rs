@@ -30,7 +30,9 @@ pub fn list(arguments: &Value, schema: Option<&Value>) -> Vec<Argument> {
         let title = property.and_then(|property| property.get("title")).and_then(Value::as_str).filter(|title| !title.trim().is_empty());
         // A title that hides the real name would be a way to mislead, so both are shown where they differ.
         let label = match title {
-            Some(title) if !title.eq_ignore_ascii_case(&key.replace('_', " ")) && !title.eq_ignore_ascii_case(key) => format!("{title} ({key})"),
+            Some(title) if !title.eq_ignore_ascii_case(&key.replace('_', " ")) && !title.eq_ignore_ascii_case(key) => {
+                format!("{title} ({key})")
+            }
             Some(title) => title.to_owned(),
             None => key.clone(),
         };

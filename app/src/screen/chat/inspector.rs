@@ -20,11 +20,9 @@ pub fn view<'a>(passages: Vec<&'a Passage>, look: Look<'a>) -> Element<'a, Messa
     ];
     let cards = passages.into_iter().map(|passage| {
         let place = match passage.page {
-            Some(page) => look.locale.tv("inspector-place-page", [
-                ("page", page.into()),
-                ("start", passage.span.0.into()),
-                ("end", passage.span.1.into()),
-            ]),
+            Some(page) => look
+                .locale
+                .tv("inspector-place-page", [("page", page.into()), ("start", passage.span.0.into()), ("end", passage.span.1.into())]),
             None => look.locale.tv("inspector-place", [("start", passage.span.0.into()), ("end", passage.span.1.into())]),
         };
         let words = piece::label(passage.text.as_str()).wrapping(text::Wrapping::WordOrGlyph);

@@ -62,20 +62,23 @@ impl Chat {
             Some(entry) => entry.view(look, talk.passages_for(index), live.is_some() && index + 1 == last),
             None => reading(waits.and_then(|live| live.prefill), look),
         });
-        let list = list.id(LIST).spacing(gap::XL).padding(gap::XL).max_width(width::READING).scroller(style::mix(look.roles.line, look.roles.muted, 0.4));
+        let list = list.id(LIST).spacing(gap::XL).padding(gap::XL).max_width(width::READING).scroller(style::mix(
+            look.roles.line,
+            look.roles.muted,
+            0.4,
+        ));
         let list: Element<'a, Message> = list.on_end(Message::AtEnd).into();
         if self.at_end {
             return container(list).height(Fill).into();
         }
-        let jump = container(piece::secondary(look.t("chat-to-end"), Some(Message::ToEnd))).center_x(Fill).align_bottom(Fill).padding(gap::S);
+        let jump =
+            container(piece::secondary(look.t("chat-to-end"), Some(Message::ToEnd))).center_x(Fill).align_bottom(Fill).padding(gap::S);
         Stack::with_children([list, jump.into()]).height(Fill).into()
     }
 
     fn empty<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
-        let words = column![
-            piece::page(look.t("chat-empty-title")),
-            piece::body(look.t("chat-empty")).color(look.roles.muted).align_x(Center)
-        ];
+        let words =
+            column![piece::page(look.t("chat-empty-title")), piece::body(look.t("chat-empty")).color(look.roles.muted).align_x(Center)];
         let words = words.spacing(gap::S).align_x(Center).max_width(480.0);
         container(words).center(Fill).padding(gap::XL).into()
     }

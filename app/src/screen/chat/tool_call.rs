@@ -105,7 +105,9 @@ impl Card {
             CallState::Done { result, .. } => result.to_text(),
             CallState::Failed { reason } => reason.clone(),
             CallState::Denied { by } => by.clone(),
-            CallState::Proposed | CallState::Approved { .. } | CallState::Sent { .. } | CallState::Stopped | CallState::Unknown => String::new(),
+            CallState::Proposed | CallState::Approved { .. } | CallState::Sent { .. } | CallState::Stopped | CallState::Unknown => {
+                String::new()
+            }
         };
         format!("{}\n{}\n{outcome}", self.record.call.tool, self.raw)
     }
@@ -132,7 +134,9 @@ impl Card {
                 self.line(Icon::Failed, look.roles.danger, look.t("call-failed"), Some(argument::visible(reason)), look)
             }
             (CallState::Stopped, _) => self.line(Icon::Stop, look.roles.muted, look.t("call-stopped"), None, look),
-            (CallState::Unknown, _) => self.line(Icon::Unknown, look.roles.warning, look.t("call-unknown"), Some(look.t("call-unknown-why")), look),
+            (CallState::Unknown, _) => {
+                self.line(Icon::Unknown, look.roles.warning, look.t("call-unknown"), Some(look.t("call-unknown-why")), look)
+            }
         }
     }
 
@@ -167,7 +171,8 @@ impl Card {
     }
 
     fn buttons<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
-        let with_key = |words: String, key: &'static str| row![piece::label(words), piece::small(key, look.roles)].spacing(gap::S).align_y(Center);
+        let with_key =
+            |words: String, key: &'static str| row![piece::label(words), piece::small(key, look.roles)].spacing(gap::S).align_y(Center);
         let press = |content: Row<'a, Message>, decision: Decision| {
             button(content).padding([gap::S - 1.0, gap::M]).style(style::secondary).on_press(Message::Decide(decision))
         };
@@ -235,7 +240,9 @@ impl Card {
     fn done<'a>(&'a self, milliseconds: u64, look: Look<'a>) -> Element<'a, Message> {
         let (text, is_error) = self.result.as_ref().map_or(("", false), |(text, is_error)| (text.as_str(), *is_error));
         let seconds = format!("{:.1} s · {}", milliseconds as f64 / 1000.0, look.locale.bytes(text.len() as u64));
-        if is_error { self.line(Icon::Failed, look.roles.danger, look.t("call-tool-error"), Some(seconds), look) } else {
+        if is_error {
+            self.line(Icon::Failed, look.roles.danger, look.t("call-tool-error"), Some(seconds), look)
+        } else {
             self.line(Icon::Done, look.roles.success, look.t("call-done"), Some(seconds), look)
         }
     }

@@ -1,9 +1,9 @@
 //! The messages of one conversation and the turn that writes them.
 
+use handrail_engine::conversation::Message as Stored;
 use handrail_engine::conversation::{Attachment, MessageId, Passage, Role, Status};
 use handrail_engine::tool::CallId;
 use handrail_engine::turn::{Ended, Event, Input};
-use handrail_engine::conversation::Message as Stored;
 use handrail_widgets::markdown;
 use iced::task::Handle;
 

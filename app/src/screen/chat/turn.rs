@@ -109,11 +109,8 @@ impl Entry {
     /// The numbers in square brackets in its text, each once, in order.
     fn numbers(&self) -> Vec<usize> {
         let source = self.source();
-        let mut numbers: Vec<usize> = source
-            .split('[')
-            .skip(1)
-            .filter_map(|rest| rest.split_once(']').and_then(|(number, _)| number.parse().ok()))
-            .collect();
+        let mut numbers: Vec<usize> =
+            source.split('[').skip(1).filter_map(|rest| rest.split_once(']').and_then(|(number, _)| number.parse().ok())).collect();
         numbers.sort_unstable();
         numbers.dedup();
         numbers
@@ -155,9 +152,7 @@ impl Entry {
                 piece::body(content.source()).wrapping(iced::widget::text::Wrapping::WordOrGlyph).into()
             }
             Piece::Text(content) => {
-                markdown::view(content, appearance::markdown(look.roles), look.locale.copy(), move |action| {
-                    Message::Text(id, action)
-                })
+                markdown::view(content, appearance::markdown(look.roles), look.locale.copy(), move |action| Message::Text(id, action))
             }
             Piece::Reasoning(text, open) => reasoning(text, *open, Message::Fold(id, index), look),
             Piece::Call(card) => {
