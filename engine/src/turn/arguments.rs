@@ -77,7 +77,7 @@ impl Retrieve for Nowhere {
 
 /// Checks arguments against the tool's own schema. A schema that cannot be used is a reason too: nothing unchecked
 /// comes before the person.
-pub(super) fn check(schema: &Value, arguments: &Value) -> Result<(), String> {
+pub fn check(schema: &Value, arguments: &Value) -> Result<(), String> {
     let validator = jsonschema::options()
         .with_retriever(Nowhere)
         .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
