@@ -1,5 +1,8 @@
 //! MCP servers through the manager and the gate: real servers, and a mock that misbehaves.
 
+// The shared parts of these tests are tests too.
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
