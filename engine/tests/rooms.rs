@@ -30,3 +30,7 @@ mod turn;
 mod local;
 #[path = "rooms/index.rs"]
 mod index;
+//! One binary for the rooms' tests: each room's behaviour through the engine's public face.
+
+#[path = "rooms/mcp.rs"]
+mod mcp;

@@ -3,6 +3,8 @@
 //! The file's format is described at the head of `tests/src/script.rs`. `--http 0` takes any free port; the address
 //! is written to stderr as `listening on http://127.0.0.1:PORT/mcp` and into the log.
 
+// Shared with the journeys, which also make scripts; here they are only read.
+#[allow(dead_code)]
 #[path = "../script.rs"]
 mod script;
 

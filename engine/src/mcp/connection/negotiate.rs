@@ -264,16 +264,18 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
 }
 
 async fn refused(error: &ClientInitializeError, process: Option<Process>, tail: &Tail, mark: u64) -> Refused {
+    // After an answer our end of the pipes is closed already: an exit seen then says nothing about the server.
+    let closed = matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. });
     let exit = match &process {
-        Some(process) => process.ended_within(EXIT_SEEN).await,
-        None => None,
+        Some(process) if closed => process.ended_within(EXIT_SEEN).await,
+        _ => None,
     };
-    let (what, kind) = match (exit, explain_start(error)) {
-        (Some(exit), _) => (format!("its process ended during the start ({exit})"), Kind::Server),
-        (None, (what, kind)) => (what, kind),
+    let (what, kind) = match exit {
+        Some(exit) => (format!("its process ended during the start ({exit})"), Kind::Server),
+        None => explain_start(error),
     };
     let answered = !matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled);
-    let other_era = exit.is_none() && answered && kind == Kind::Server && !error.is_authorization_required();
+    let other_era = exit.is_none() && answered && kind == Kind::Server;
     Refused { failure: Failure { reason: with_lines(what, exit, tail, mark), exit, kind }, other_era }
 }
 
