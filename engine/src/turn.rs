@@ -2,7 +2,6 @@
 
 mod arguments;
 mod call;
-mod cite;
 mod draft;
 mod plan;
 mod run;

@@ -10,12 +10,12 @@ use super::call::{self, Proposal, Repeats};
 use super::draft::Draft;
 use super::plan::{self, Offer};
 use super::step::{self, Answer, RawCall};
-use super::{Ended, Error, Event, Input, Options, Outcome, cite};
+use super::{Ended, Error, Event, Input, Options, Outcome};
 use crate::approval::{Gate, GatedTool};
-use crate::conversation::{ConversationId, Message, Part, Role, Status};
+use crate::conversation::{ConversationId, Message, Part, Passage, Role, Status};
 use crate::prompt::{self, Ask};
 use crate::provider::{Finish, Provider, ToolChoice, ToolSupport};
-use crate::rag::Library;
+use crate::rag::{Library, cite};
 use crate::settings::Settings;
 use crate::store::Store;
 
@@ -51,8 +51,8 @@ pub(super) struct Turn {
 /// Where a turn stands between two answers.
 struct Progress {
     history: Vec<Message>,
-    /// How many passages the person's message has.
-    passages: usize,
+    /// The passages of the person's message.
+    passages: Vec<Passage>,
     offer: Offer,
     choice: ToolChoice,
     repeats: Repeats,
@@ -125,18 +125,17 @@ impl Turn {
         Ok(Draft::begin(&self.runner.store, &self.runner.gate, self.conversation, self.provider.id())?)
     }
 
-    /// Retrieves for the last message of the history and stores the passages in it. Gives their number.
-    async fn retrieve(&self, history: &mut [Message], text: &str, feed: &mut Feed) -> Result<usize, Error> {
+    /// Retrieves for the last message of the history and stores the passages in it.
+    async fn retrieve(&self, history: &mut [Message], text: &str, feed: &mut Feed) -> Result<Vec<Passage>, Error> {
         let documents = plan::documents(history);
-        let Some(user) = history.last_mut().filter(|_| !documents.is_empty()) else { return Ok(0) };
+        let Some(user) = history.last_mut().filter(|_| !documents.is_empty()) else { return Ok(Vec::new()) };
         let (passages, reason) = plan::retrieve(self, documents, text).await;
-        let count = passages.len();
-        if count > 0 {
+        if !passages.is_empty() {
             user.parts.push(Part::Passages { passages: passages.clone() });
             self.runner.store.put_message(user)?;
         }
-        feed.send(Event::Retrieved { passages, reason }).await;
-        Ok(count)
+        feed.send(Event::Retrieved { passages: passages.clone(), reason }).await;
+        Ok(passages)
     }
 
     /// One answer with its calls.
@@ -159,7 +158,7 @@ impl Turn {
             return Ok(Next::End(self.end(draft, Status::Stopped, Ended::Stopped, feed).await?));
         }
         if calls.is_empty() {
-            let cited = cite::numbers(&draft.text(), progress.passages);
+            let cited = cite::citations(&draft.text(), &progress.passages);
             if !cited.is_empty() {
                 feed.send(Event::Cited { message: draft.id(), passages: cited }).await;
             }
