@@ -1,3 +1,11 @@
+//! Tests of whole rooms on real input.
+
+#[path = "rooms/rag.rs"]
+mod rag;
+#[path = "rooms/rag_pdf.rs"]
+mod rag_pdf;
+#[path = "rooms/rag_worker.rs"]
+mod rag_worker;
 //! One test binary for all rooms: each room's public behaviour in a module of its own.
 
 #[path = "rooms/architecture.rs"]
@@ -11,6 +19,14 @@ mod models;
 
 #[path = "rooms/router.rs"]
 mod router;
+#[path = "rooms/approval.rs"]
+mod approval;
+#[path = "rooms/store.rs"]
+mod store;
+#[path = "rooms/turn.rs"]
+mod turn;
 
 #[path = "rooms/local.rs"]
 mod local;
+#[path = "rooms/index.rs"]
+mod index;

@@ -15,6 +15,9 @@ pub const SMALL_WINDOW: usize = 250;
 const OVERLAP: usize = 5;
 /// A window ends at the best boundary within its last 40 %, as divisors of the window: 2/5.
 const SEARCH: (usize, usize) = (2, 5);
+/// A page that ends with a sentence ends the chunk, once that holds this share of the window, as a divisor: 20 %. What
+/// follows then begins on its own page and is cited there.
+const PAGE: usize = 5;
 /// Text is tokenised in pieces of about this many bytes, so that memory stays bounded.
 const PIECE: usize = 32 << 10;
 
@@ -117,17 +120,25 @@ fn dense(character: char) -> bool {
     matches!(character as u32, 0x0e00..=0x0eff | 0x1000..=0x109f | 0x1780..=0x17ff | 0x2e80..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x20000..=0x3ffff)
 }
 
-/// How good it is to cut before a byte: 4 paragraph, 3 line, 2 sentence, 1 word, 0 within a word.
+/// [`boundary`] at the end of a page that ends with a sentence.
+const PAGE_END: u8 = 5;
+
+/// How good it is to cut before a byte: 5 page, 4 paragraph, 3 line, 2 sentence, 1 word, 0 within a word.
 fn boundary(text: &str, at: usize) -> u8 {
     let before = &text[..at];
     let trimmed = before.trim_end();
     let space = &before[trimmed.len()..];
     let last = trimmed.chars().next_back().unwrap_or(' ');
-    if space.matches('\n').count() >= 2 {
+    let full_stop = matches!(last, '。' | '！' | '？' | '；' | '…');
+    let stop = full_stop || matches!(last, '.' | '!' | '?' | '؟' | '।' | '۔' | ':');
+    let lines = space.matches('\n').count();
+    if lines >= 3 && stop {
+        PAGE_END
+    } else if lines >= 2 {
         4
-    } else if space.contains('\n') {
+    } else if lines == 1 {
         3
-    } else if matches!(last, '。' | '！' | '？' | '；' | '…') || (!space.is_empty() && matches!(last, '.' | '!' | '?' | '؟' | '।' | '۔')) {
+    } else if full_stop || (!space.is_empty() && stop) {
         2
     } else if !space.is_empty() || dense(last) {
         1
@@ -138,10 +149,21 @@ fn boundary(text: &str, at: usize) -> u8 {
 
 fn windows(text: &str, tokens: &[usize], window: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
+    if tokens.is_empty() {
+        push(text, 0..text.len(), &mut ranges);
+        return ranges;
+    }
     // What stands before the first token belongs to the first chunk, so that nothing is lost.
     let (mut from, mut start) = (0, 0);
     loop {
         let limit = from + window;
+        let page_end =
+            (from + window / PAGE + 1..=limit.min(tokens.len() - 1)).rev().find(|token| boundary(text, tokens[*token]) == PAGE_END);
+        if let Some(cut) = page_end {
+            push(text, start..tokens[cut], &mut ranges);
+            (from, start) = (cut, tokens[cut]);
+            continue;
+        }
         if limit >= tokens.len() {
             push(text, start..text.len(), &mut ranges);
             return ranges;
@@ -173,11 +195,7 @@ fn with_characters(text: &str, ranges: Vec<Range<usize>>) -> Vec<Chunk> {
         at = (range.start, at.1 + text[at.0..range.start].chars().count());
         starts.push(at.1);
     }
-    ranges
-        .into_iter()
-        .zip(starts)
-        .map(|(bytes, start)| Chunk { span: start..start + text[bytes.clone()].chars().count(), bytes })
-        .collect()
+    ranges.into_iter().zip(starts).map(|(bytes, start)| Chunk { span: start..start + text[bytes.clone()].chars().count(), bytes }).collect()
 }
 
 #[cfg(test)]
@@ -228,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spans_are_exact_and_nothing_is_lost(text in "([a-z]{1,9}|[ .\n]|\\. |\n\n|冷却泵|。|é|👍🏽|\u{301}|\\PC){0,200}", window in 1usize..60) {
+        fn spans_are_exact_and_nothing_is_lost(text in "([a-z]{1,9}|[ .\n]|\\. |\n\n|\\.\n\n\n|冷却泵|。|é|👍🏽|\u{301}|\\PC){0,200}", window in 1usize..60) {
             check(&text, Some(&Words(window)));
             check(&text, None);
         }
@@ -252,6 +270,17 @@ mod tests {
             assert!(text[pair[0].bytes.clone()].ends_with("seven."));
             assert!(text[pair[1].bytes.clone()].starts_with("One"));
             assert!(pair[1].span.start < pair[0].span.end, "no overlap");
+        }
+    }
+
+    #[test]
+    fn a_page_begins_its_own_chunk() {
+        let pages: Vec<String> =
+            (0..4).map(|n| format!("Page {n} begins. {}", "It goes on for a while. ".repeat(9 + 5 * n).trim())).collect();
+        let text = pages.join("\n\n\n");
+        let chunks = chunks(&text, Some(&Words(100))).unwrap();
+        for n in 0..4 {
+            assert!(chunks.iter().any(|chunk| text[chunk.bytes.clone()].starts_with(&format!("Page {n}"))), "{n}");
         }
     }
 

@@ -26,17 +26,21 @@ const SAME: f32 = 0.9;
 
 /// English words that carry no topic, and greetings: a query of nothing else has no words to search for.
 const EMPTY_WORDS: &[&str] = &[
-    "a", "about", "am", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did", "do", "does", "for", "from", "had",
-    "has", "have", "he", "hello", "her", "hey", "hi", "his", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of",
-    "on", "or", "our", "please", "s", "she", "so", "such", "t", "tell", "thank", "thanks", "that", "the", "their", "then", "there", "these",
-    "they", "this", "to", "us", "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with", "would", "you", "your",
+    "a", "about", "am", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did", "do", "does", "for", "from",
+    "had", "has", "have", "he", "hello", "her", "hey", "hi", "his", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "no",
+    "not", "of", "on", "or", "our", "please", "s", "she", "so", "such", "t", "tell", "thank", "thanks", "that", "the", "their", "then",
+    "there", "these", "they", "this", "to", "us", "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with",
+    "would", "you", "your",
 ];
 
 /// The terms of a query that are worth looking up, each once.
 #[must_use]
 pub fn terms(query: &str) -> Vec<String> {
     let mut seen = HashSet::new();
-    crate::store::words(query).into_iter().filter(|word| EMPTY_WORDS.binary_search(&word.as_str()).is_err() && seen.insert(word.clone())).collect()
+    crate::store::words(query)
+        .into_iter()
+        .filter(|word| EMPTY_WORDS.binary_search(&word.as_str()).is_err() && seen.insert(word.clone()))
+        .collect()
 }
 
 /// A chunk found by words.

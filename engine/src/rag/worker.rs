@@ -38,14 +38,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            memory: 3 << 29,
-            cpu_seconds: 20,
-            silence: Duration::from_secs(60),
-            characters: 20_000_000,
-            frame: 32 << 20,
-            restarts: 5,
-        }
+        Self { memory: 3 << 29, cpu_seconds: 20, silence: Duration::from_secs(60), characters: 20_000_000, frame: 32 << 20, restarts: 5 }
     }
 }
 

@@ -267,8 +267,9 @@ impl Store {
     /// vectors; then the log is folded in, so that the bytes are gone from the files. Says whether there was one.
     pub fn remove_document(&self, id: DocumentId) -> Result<bool, Error> {
         let removed = self.write(|transaction| {
-            let content: Option<ContentId> =
-                transaction.query_row("DELETE FROM document WHERE id = ?1 RETURNING content", [id.to_string()], |row| row.get(0)).optional()?;
+            let content: Option<ContentId> = transaction
+                .query_row("DELETE FROM document WHERE id = ?1 RETURNING content", [id.to_string()], |row| row.get(0))
+                .optional()?;
             let Some(content) = content else { return Ok(false) };
             remove_unused(transaction, content)?;
             Ok(true)
@@ -283,7 +284,13 @@ impl Store {
 /// Chunks, postings and vectors.
 impl Store {
     /// The first chunks after `after` without a vector of this model, of one content or of all.
-    pub fn chunks_without_vector(&self, model: &str, content: Option<ContentId>, after: ChunkId, most: usize) -> Result<Vec<ChunkRow>, Error> {
+    pub fn chunks_without_vector(
+        &self,
+        model: &str,
+        content: Option<ContentId>,
+        after: ChunkId,
+        most: usize,
+    ) -> Result<Vec<ChunkRow>, Error> {
         // Two statements, so that each uses its index.
         let which = if content.is_some() { "chunk.content = ?4 AND" } else { "?4 IS NULL AND" };
         self.read(|connection| {
@@ -328,6 +335,38 @@ impl Store {
                 }
             }
             Ok(vectors)
+        })
+    }
+
+    /// Every vector of one model.
+    pub fn all_vectors(&self, model: &str) -> Result<Vec<(ChunkId, Vec<f32>)>, Error> {
+        let contents = self.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT id FROM content ORDER BY id")?;
+            Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<ContentId>, _>>()?)
+        })?;
+        self.vectors(model, &contents)
+    }
+
+    /// A number that is another one after every change of a model's set of vectors: chunk ids are never used twice, so
+    /// the number of vectors and their highest chunk tell two sets apart.
+    pub fn vectors_stamp(&self, model: &str) -> Result<u64, Error> {
+        self.read(|connection| {
+            let sql = "SELECT COUNT(*), COALESCE(MAX(chunk), 0) FROM chunk_vector WHERE model = ?1";
+            let (count, highest): (i64, i64) = connection.query_row(sql, [model], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(highest.unsigned_abs().rotate_left(32) ^ count.unsigned_abs())
+        })
+    }
+
+    /// The chunks of these contents.
+    pub fn chunk_ids(&self, contents: &[ContentId]) -> Result<Vec<ChunkId>, Error> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT id FROM chunk WHERE content = ?1")?;
+            let mut ids = Vec::new();
+            for content in contents {
+                let found = statement.query_map([content], |row| row.get(0))?;
+                ids.extend(found.collect::<Result<Vec<ChunkId>, _>>()?);
+            }
+            Ok(ids)
         })
     }
 
@@ -462,8 +501,8 @@ fn attach(transaction: &Transaction<'_>, content: ContentId, name: &str, path: &
 }
 
 fn insert_chunks(transaction: &Transaction<'_>, content: ContentId, chunks: &[NewChunk<'_>]) -> Result<(), Error> {
-    let mut insert = transaction
-        .prepare_cached("INSERT INTO chunk (content, number, first, last, words, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    let mut insert =
+        transaction.prepare_cached("INSERT INTO chunk (content, number, first, last, words, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     let mut index = transaction.prepare_cached("INSERT INTO chunk_words (rowid, words) VALUES (?1, ?2)")?;
     for (position, chunk) in chunks.iter().enumerate() {
         let words = words(chunk.text);

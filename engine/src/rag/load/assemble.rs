@@ -32,7 +32,7 @@ pub struct Anchor {
 /// A document's text and the places of its lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assembled {
-    /// The text; blocks are parted by an empty line.
+    /// The text; blocks are parted by an empty line, pages by two.
     pub text: String,
     /// One anchor per line, in order.
     pub anchors: Vec<Anchor>,
@@ -50,6 +50,9 @@ pub fn assemble(mut parts: Vec<Part>, paged: bool) -> Assembled {
     let kept = kept_hyphens(&parts);
     let mut writer = Writer { whole: Assembled { missing, ..Assembled::default() }, characters: 0, kept };
     for part in &parts {
+        if paged && !part.blocks.is_empty() && !writer.whole.text.is_empty() {
+            writer.push("\n");
+        }
         for block in &part.blocks {
             writer.block(block, paged.then_some(part.number));
         }
@@ -137,6 +140,11 @@ fn drop_running_lines(parts: &mut [Part]) {
     let runs = |shape: &str| counts.get(shape).is_some_and(|count| *count as f64 > pages as f64 * RUNNING_SHARE);
     for part in parts.iter_mut() {
         let edges = edges(part);
+        // A page of nothing but running lines is a page of short text.
+        let lines = || part.blocks.iter().enumerate().flat_map(|(number, block)| (0..block.lines.len()).map(move |line| (number, line)));
+        if lines().all(|at| edges.contains(&at) && runs(&shape(&part.blocks[at.0].lines[at.1]))) {
+            continue;
+        }
         for (number, block) in part.blocks.iter_mut().enumerate() {
             let mut line = 0;
             block.lines.retain(|text| {
@@ -254,7 +262,7 @@ mod tests {
         });
         let whole = assemble(pages.collect(), true);
         assert!(!whole.text.contains("Annual") && !whole.text.contains("Page"), "{}", whole.text);
-        assert!(whole.text.contains("third and more"));
+        assert!(whole.text.contains("second and more second\n\n\nthird and more"));
         assert_eq!(page_at(&whole.anchors, whole.text.find("third").unwrap()), Some(3));
     }
 

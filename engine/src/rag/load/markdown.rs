@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn blocks_know_their_kind_their_lines_and_their_headings() {
-        let text = "# Pump\n\nIntro\nmore\n\n## Limits ##\n- one\n  still one\n\n```rust\n# not a heading\n```\n\nOther\n=====\n| a | b |\n";
+        let text =
+            "# Pump\n\nIntro\nmore\n\n## Limits ##\n- one\n  still one\n\n```rust\n# not a heading\n```\n\nOther\n=====\n| a | b |\n";
         let mut kept = Kept(Vec::new());
         read(text.as_bytes(), &mut kept).unwrap();
         let found: Vec<_> = kept.0.iter().map(|block| (block.kind, block.lines[0].row.unwrap(), block.section.join(" > "))).collect();

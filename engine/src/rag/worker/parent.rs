@@ -30,7 +30,16 @@ pub struct Summary {
 /// crashed the child comes as a part that is [`Condition::Broken`]. It must be polled within a tokio runtime; dropping
 /// it ends the child.
 pub fn parse(worker: &Path, path: &Path, limits: Limits) -> impl Straw<Summary, Arc<Frame>, Error> + use<> {
-    let reading = Reading { worker: worker.to_owned(), path: path.to_owned(), limits, opened: None, next: 1, parts: 0, characters: 0, problems: Vec::new() };
+    let reading = Reading {
+        worker: worker.to_owned(),
+        path: path.to_owned(),
+        limits,
+        opened: None,
+        next: 1,
+        parts: 0,
+        characters: 0,
+        problems: Vec::new(),
+    };
     sipper(move |sender| reading.run(sender))
 }
 
@@ -127,8 +136,9 @@ impl Reading {
         let _ = command.env_clear().envs(std::env::var_os("SystemRoot").map(|root| ("SystemRoot", root)));
         #[cfg(unix)]
         let _ = command.process_group(0);
-        let start = |error: std::io::Error| {
-            Error::Parse { path: self.path.clone(), reason: format!("the reader {} cannot be started: {error}", self.worker.display()) }
+        let start = |error: std::io::Error| Error::Parse {
+            path: self.path.clone(),
+            reason: format!("the reader {} cannot be started: {error}", self.worker.display()),
         };
         let mut child = command.spawn().map_err(start)?;
         let job = Job { path: std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()), from: self.next, limits: self.limits };

@@ -211,7 +211,15 @@ fn block(rows: Vec<Row>, body: f64) -> Block {
         Kind::List
     } else if size > body * HEADING_RATIO && characters <= HEADING_CHARACTERS && rows.len() <= 3 {
         let ratio = size / body.max(1e-6);
-        Kind::Heading { level: if ratio > 1.7 { 1 } else if ratio > 1.35 { 2 } else { 3 } }
+        Kind::Heading {
+            level: if ratio > 1.7 {
+                1
+            } else if ratio > 1.35 {
+                2
+            } else {
+                3
+            },
+        }
     } else {
         Kind::Paragraph
     };
