@@ -94,7 +94,7 @@ impl App {
             locale: Locale::new(Language::of_setting(&settings.language)),
             theme: appearance::theme(settings.theme == "dark"),
             system_dark: false,
-            today: jiff::Zoned::now().date(),
+            today: jiff::ZonedDateTime::now().date(),
             facts: Facts { settings, ..Facts::default() },
             engine,
             window,
@@ -169,7 +169,7 @@ impl App {
         if window != self.window.id {
             return Task::none();
         }
-        self.today = jiff::Zoned::now().date();
+        self.today = jiff::ZonedDateTime::now().date();
         self.window.heard(&told, now);
         match told {
             Told::CloseRequested | Told::Closed => self.quit(),

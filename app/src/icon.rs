@@ -12,7 +12,6 @@ pub enum Icon {
     Send,
     Stop,
     Close,
-    Check,
     Right,
     Down,
     Settings,
@@ -28,13 +27,9 @@ pub enum Icon {
     Unknown,
     Call,
     Tools,
-    Start,
-    Chat,
     Download,
-    ToEnd,
     File,
     Retry,
-    Folder,
     Clock,
     Thought,
     Done,
@@ -42,7 +37,6 @@ pub enum Icon {
     Dot,
     Working,
     Shield,
-    Open,
 }
 
 impl Icon {
@@ -53,7 +47,6 @@ impl Icon {
             Self::Send => '\u{e04a}',
             Self::Stop => '\u{e167}',
             Self::Close => '\u{e1b2}',
-            Self::Check => '\u{e06c}',
             Self::Right => '\u{e06f}',
             Self::Down => '\u{e06d}',
             Self::Settings => '\u{e154}',
@@ -69,13 +62,9 @@ impl Icon {
             Self::Unknown => '\u{e082}',
             Self::Call => '\u{e2d2}',
             Self::Tools => '\u{e1b1}',
-            Self::Start => '\u{e13c}',
-            Self::Chat => '\u{e117}',
             Self::Download => '\u{e0b2}',
-            Self::ToEnd => '\u{e042}',
             Self::File => '\u{e0cc}',
             Self::Retry => '\u{e148}',
-            Self::Folder => '\u{e247}',
             Self::Clock => '\u{e087}',
             Self::Thought => '\u{e3c6}',
             Self::Done => '\u{e226}',
@@ -83,7 +72,6 @@ impl Icon {
             Self::Dot => '\u{e076}',
             Self::Working => '\u{e109}',
             Self::Shield => '\u{e1ff}',
-            Self::Open => '\u{e0b9}',
         }
     }
 }

@@ -63,7 +63,7 @@ impl Smoke {
 
     /// Starts the clock.
     pub(crate) fn start(&self) -> Task<Message> {
-        Task::perform(tokio::time::sleep(LONGEST), |()| Message::TimedOut)
+        Task::perform(async { tokio::time::sleep(LONGEST).await }, |()| Message::TimedOut)
     }
 
     /// Takes a message in.
@@ -72,11 +72,11 @@ impl Smoke {
             Message::Ready if facts.can_chat() => Action::Say(Input { text: self.say.clone(), ..Input::default() }),
             Message::Ready => {
                 tracing::error!(model = facts.settings.chat_model, "smoke: the chat model is not here");
-                Action::Run(Task::perform(tokio::time::sleep(SETTLE), |()| Message::Settled))
+                Action::Run(Task::perform(async { tokio::time::sleep(SETTLE).await }, |()| Message::Settled))
             }
             Message::Answered => {
                 self.passed.store(true, Ordering::Relaxed);
-                Action::Run(Task::perform(tokio::time::sleep(SETTLE), |()| Message::Settled))
+                Action::Run(Task::perform(async { tokio::time::sleep(SETTLE).await }, |()| Message::Settled))
             }
             Message::Settled => Action::Run(window::screenshot(window).map(Message::Taken)),
             Message::Taken(shot) => {

@@ -99,12 +99,6 @@ impl Chat {
         self.talk().is_some_and(|talk| talk.live.is_some())
     }
 
-    /// Whether a conversation is being answered.
-    #[must_use]
-    pub fn runs(&self, conversation: ConversationId) -> bool {
-        self.talks.get(&conversation).is_some_and(|talk| talk.live.is_some())
-    }
-
     /// Takes a message in.
     pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
         match message {
@@ -400,3 +394,6 @@ impl Action {
 fn to_end() -> Task<Message> {
     iced::widget::operation::snap_to_end(LIST)
 }
+
+#[cfg(test)]
+mod tests;

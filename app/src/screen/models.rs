@@ -175,7 +175,7 @@ impl Models {
         let entry = &model.entry;
         let head = row![piece::strong(entry.name.as_str()), space().width(Fill), self.state(model, look)].spacing(gap::S).align_y(Center);
         let mut facts = vec![look.locale.tv("model-size", [("size", look.locale.bytes(entry.bytes).into())]), entry.licence.clone()];
-        if entry.kind == Kind::Chat {
+        if entry.kind == Kind::Chat && entry.context > 0 {
             facts.push(look.locale.tv("model-context", [("tokens", entry.context.into())]));
         }
         let mut parts =

@@ -52,7 +52,7 @@ enum Age {
 
 impl Age {
     fn of(conversation: &Conversation, today: jiff::civil::Date) -> Self {
-        let day = conversation.updated_at.to_zoned(jiff::tz::TimeZone::system()).date();
+        let day = conversation.updated_at.to_zoned_datetime(jiff::tz::TimeZone::system()).date();
         let before = |days: i32| today.checked_sub(days.days()).unwrap_or(today);
         if day >= today {
             Self::Today
@@ -188,7 +188,7 @@ mod tests {
         let today = jiff::civil::date(2026, 3, 1);
         let at = |days: i32| {
             let day = today.checked_sub(days.days()).unwrap();
-            let updated_at: Timestamp = day.at(12, 0, 0, 0).to_zoned(zone.clone()).unwrap().timestamp();
+            let updated_at: Timestamp = day.at(12, 0, 0, 0).to_zoned_datetime(zone.clone()).unwrap().timestamp();
             let id = ConversationId::fresh();
             Age::of(&Conversation { id, title: String::new(), model: None, created_at: updated_at, updated_at }, today)
         };

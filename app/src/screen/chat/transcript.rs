@@ -71,6 +71,7 @@ impl Transcript {
             Event::Started { user, model, .. } => self.started(user, model),
             Event::Routed { .. } => {}
             Event::Retrieved { passages, .. } => self.retrieved(passages),
+            Event::Trimmed { reason } => self.noted(reason),
             Event::Answering { message } => self.answering(message),
             Event::Prefill { done, total, reused } => self.prefill((done, total, reused)),
             Event::Text { message, text } => self.entry(message).push_text(&text),
@@ -103,6 +104,12 @@ impl Transcript {
         }
         if let Some(entry) = self.entries.iter_mut().rev().find(|entry| entry.role == Role::User) {
             entry.pieces.push(Piece::Passages(passages));
+        }
+    }
+
+    fn noted(&mut self, words: String) {
+        if let Some(entry) = self.entries.iter_mut().rev().find(|entry| entry.role == Role::User) {
+            entry.pieces.push(Piece::Note(words));
         }
     }
 

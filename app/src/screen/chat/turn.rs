@@ -35,6 +35,8 @@ pub enum Piece {
     Call(Box<Card>),
     Attachment(Attachment),
     Passages(Vec<Passage>),
+    /// What the engine did with the request, in its words.
+    Note(String),
 }
 
 impl Entry {
@@ -164,6 +166,7 @@ impl Entry {
                 let size = piece::small(look.locale.bytes(attachment.bytes), look.roles);
                 name.push(size).spacing(gap::S).align_y(Center).into()
             }
+            Piece::Note(words) => piece::state(Icon::Info, words.clone(), look.roles.muted),
             Piece::Passages(passages) => {
                 let words = look.locale.tv("chat-passages", [("count", passages.len().into())]);
                 let chip = row![icon(Icon::Library).size(13.0).color(look.roles.muted), piece::small(words, look.roles)];
