@@ -44,6 +44,8 @@ struct Shared {
     snapshot: watch::Sender<Snapshot>,
     events: broadcast::Sender<Event>,
     tail: Arc<Tail>,
+    /// Tells when the process that was started last, with its group, is gone.
+    process: Mutex<Option<watch::Receiver<bool>>>,
     store: Store,
 }
 
@@ -126,6 +128,7 @@ impl Connection {
             snapshot: watch::Sender::new(snapshot),
             events,
             tail: Arc::new(Tail::default()),
+            process: Mutex::new(None),
             store,
         });
         let (commands, received) = mpsc::unbounded_channel();

@@ -455,6 +455,31 @@ async fn a_stubborn_tree_is_gone_after_stop_and_after_the_last_handle() {
     eventually("the tree goes with the last handle", || members(group).is_empty()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_during_the_start_leaves_nothing_and_a_new_start_works() {
+    let bench = Bench::new();
+    let id = ServerId::from("slow");
+    // It never answers, and neither it nor its child ends when asked to.
+    let entry = json!({ "command": "sh", "args": ["-c", "trap '' TERM; sh -c 'trap \"\" TERM; sleep 600' & echo begun >&2; sleep 600; sleep 600"], "startupTimeout": 600 });
+    let _ = bench.manager.paste(&json!({ "slow": entry }).to_string()).unwrap();
+    eventually("the last sign of life is shown", || state(&bench.manager, "slow") == State::Starting { note: Some("begun".to_owned()) })
+        .await;
+    let group = bench.manager.servers()[0].pid.unwrap();
+    assert!(members(group).len() >= 2);
+    let started = Instant::now();
+    bench.manager.stop(&id).await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert_eq!(members(group), Vec::<String>::new());
+    assert_eq!(state(&bench.manager, "slow"), State::Stopped);
+
+    let view = bench.add("slow", mock(&json!({}))).await;
+    assert_eq!(view.state, State::Connected);
+    let impatient = json!({ "command": "sh", "args": ["-c", "echo waiting for nothing >&2; sleep 600"], "startupTimeout": 1 });
+    let _ = bench.manager.paste(&json!({ "slow": impatient }).to_string()).unwrap();
+    let error = bench.manager.ready(&id, PATIENCE).await.unwrap_err().to_string();
+    assert!(error.contains("startupTimeout") && error.contains("waiting for nothing"), "{error}");
+}
+
 #[test]
 fn the_end_of_the_runtime_leaves_no_process() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
