@@ -1,4 +1,2 @@
-
-
 #[path = "rooms/local.rs"]
 mod local;

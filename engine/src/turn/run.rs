@@ -32,7 +32,12 @@ pub struct Runner {
 
 impl Runner {
     /// Runs a turn with this model. Dropping the straw stops model and calls and stores what was written.
-    pub fn run(&self, _provider: Arc<dyn Provider>, _conversation: ConversationId, _input: Input) -> impl Straw<Outcome, Event, Error> + use<> {
+    pub fn run(
+        &self,
+        _provider: Arc<dyn Provider>,
+        _conversation: ConversationId,
+        _input: Input,
+    ) -> impl Straw<Outcome, Event, Error> + use<> {
         sipper(|_| async { Err(Error::Closing) })
     }
 }

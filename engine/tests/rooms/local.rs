@@ -218,6 +218,7 @@ async fn a_demanded_call_is_always_valid() {
                 tools: tools.clone(),
                 tool_choice: ToolChoice::Named(tool.name.clone()),
                 sampling,
+                max_tokens: Some(220),
                 ..Request::default()
             };
             let answer = ask(&model, request).await.unwrap();
@@ -237,6 +238,7 @@ async fn one_of_the_tools_is_called_where_that_is_required() {
             tools: tools.clone(),
             tool_choice: ToolChoice::Required,
             sampling: Sampling { temperature: 1.0, seed, ..Sampling::default() },
+            max_tokens: Some(220),
             ..Request::default()
         };
         let answer = ask(&model, request).await.unwrap();
@@ -285,7 +287,11 @@ async fn a_call_that_the_model_begins_comes_under_the_grammar() {
 
 #[tokio::test]
 async fn a_call_never_runs_away() {
-    let free = tool("write", "Write a text", json!({ "type": "object", "properties": { "text": { "type": "string" }, "more": {} }, "required": ["text", "more"] }));
+    let free = tool(
+        "write",
+        "Write a text",
+        json!({ "type": "object", "properties": { "text": { "type": "string" }, "more": {} }, "required": ["text", "more"] }),
+    );
     let request = Request {
         messages: vec![user("Write the word no as often as you can.")],
         tools: vec![free.clone()],

@@ -43,12 +43,12 @@ fn agrees_with_candle_transformers() {
         let tokens = Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
         peer.forward(&tokens, at).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     };
-    // The same products on the same quantized blocks first: only the order of sums may differ.
+    // The quantized products first: both round activations to 8 bits, ours keep a finer scale for them.
     decoder.set_dense_from(usize::MAX);
     let mut cache = decoder.cache().unwrap();
     let (mut ours, mut other) = (run(&decoder, &prompt, &mut cache), theirs(&prompt, 0));
     for _ in 0..12 {
-        assert!(apart(&ours, &other) < 0.5, "{}", apart(&ours, &other));
+        assert!(apart(&ours, &other) < 1.5, "{}", apart(&ours, &other));
         assert_eq!(best(&ours), best(&other));
         let token = best(&ours);
         other = theirs(&[token], cache.len());
