@@ -1,11 +1,11 @@
 //! Models that run inside this process: catalogue, download, GGUF, the decoder and its KV cache, sampling under a
 //! grammar, on candle.
 
+pub mod bench;
 pub mod catalogue;
+pub mod chat;
 pub mod download;
 pub mod encoder;
-pub mod bench;
-pub mod chat;
 
 mod answer;
 mod call;
@@ -18,9 +18,9 @@ mod models;
 mod sampler;
 mod splitter;
 mod template;
-mod tokenizer;
 #[cfg(test)]
 mod test_model;
+mod tokenizer;
 mod worker;
 
 pub use models::{ModelState, ModelView, Models};

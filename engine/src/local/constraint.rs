@@ -9,7 +9,7 @@ mod vocabulary;
 use std::fmt;
 
 use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::{InferenceCapabilities};
+use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{Matcher, ParserFactory};
 use serde_json::Value;
 
@@ -37,7 +37,8 @@ impl Grammars {
         let environment = vocabulary::environment(tokenizer);
         let abilities = InferenceCapabilities { ff_tokens: true, backtrack: false, conditional_ff_tokens: false, fork: false };
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
-        let mut factory = ParserFactory::new(&environment, abilities, &slices).map_err(|e| format!("no grammars for this vocabulary: {e}"))?;
+        let mut factory =
+            ParserFactory::new(&environment, abilities, &slices).map_err(|e| format!("no grammars for this vocabulary: {e}"))?;
         let _ = factory.quiet();
         Ok(Self { factory })
     }

@@ -6,6 +6,7 @@
 
 mod config;
 mod linear;
+mod product;
 mod rope;
 
 use std::sync::Arc;

@@ -73,7 +73,8 @@ impl Splitter {
         if self.thinking {
             return vec![THOUGHT];
         }
-        let think = (self.fresh && self.held.trim_start().starts_with(&THINK[..self.held.trim_start().len().min(THINK.len())])).then_some(THINK);
+        let think =
+            (self.fresh && self.held.trim_start().starts_with(&THINK[..self.held.trim_start().len().min(THINK.len())])).then_some(THINK);
         think.into_iter().chain(self.watch.then_some(CALL)).collect()
     }
 

@@ -45,12 +45,13 @@ impl Tokenizer {
     /// Builds it from the file's metadata.
     pub fn read(gguf: &Gguf) -> Result<Self, Error> {
         let vocabulary = build::Vocabulary::read(gguf)?;
-        let id = |key: &str| gguf.number(key).ok().and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < vocabulary.texts.len());
+        let id =
+            |key: &str| gguf.number(key).ok().and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < vocabulary.texts.len());
         let end = id("tokenizer.ggml.eos_token_id");
         let begin = id("tokenizer.ggml.bos_token_id");
-        let named = (0u32..).zip(&vocabulary.texts).filter(|(id, text)| {
-            vocabulary.kinds.get(*id as usize) == Some(&Kind::Control) && ENDS.contains(&text.as_str())
-        });
+        let named = (0u32..)
+            .zip(&vocabulary.texts)
+            .filter(|(id, text)| vocabulary.kinds.get(*id as usize) == Some(&Kind::Control) && ENDS.contains(&text.as_str()));
         let mut ends: Vec<u32> = named.map(|(id, _)| id).chain(end).chain(id("tokenizer.ggml.eot_token_id")).collect();
         ends.sort_unstable();
         ends.dedup();

@@ -1,4 +1,5 @@
 //! The local chat model against its real file.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -211,13 +212,14 @@ async fn the_same_seed_gives_the_same_text() {
 async fn a_demanded_call_is_always_valid() {
     let (model, tools) = (shared(), tools());
     for tool in &tools {
-        for (seed, temperature) in [(1, 1.0), (2, 1.0), (3, 1.5), (4, 0.0)] {
+        for (seed, temperature) in [(1, 1.0), (2, 1.5), (3, 0.0)] {
             let sampling = Sampling { temperature, seed, top_k: 0, top_p: 1.0, min_p: 0.0, ..Sampling::default() };
             let request = Request {
                 messages: vec![user("Do something with /tmp/notes.txt in Zürich at noon.")],
                 tools: tools.clone(),
                 tool_choice: ToolChoice::Named(tool.name.clone()),
                 sampling,
+                max_tokens: Some(180),
                 ..Request::default()
             };
             let answer = ask(&model, request).await.unwrap();
@@ -231,12 +233,13 @@ async fn a_demanded_call_is_always_valid() {
 #[tokio::test]
 async fn one_of_the_tools_is_called_where_that_is_required() {
     let (model, tools) = (shared(), tools());
-    for seed in 0..6 {
+    for seed in 0..3 {
         let request = Request {
             messages: vec![user("How is the weather in Bern?")],
             tools: tools.clone(),
             tool_choice: ToolChoice::Required,
             sampling: Sampling { temperature: 1.0, seed, ..Sampling::default() },
+            max_tokens: Some(180),
             ..Request::default()
         };
         let answer = ask(&model, request).await.unwrap();
@@ -285,13 +288,17 @@ async fn a_call_that_the_model_begins_comes_under_the_grammar() {
 
 #[tokio::test]
 async fn a_call_never_runs_away() {
-    let free = tool("write", "Write a text", json!({ "type": "object", "properties": { "text": { "type": "string" }, "more": {} }, "required": ["text", "more"] }));
+    let free = tool(
+        "write",
+        "Write a text",
+        json!({ "type": "object", "properties": { "text": { "type": "string" }, "more": {} }, "required": ["text", "more"] }),
+    );
     let request = Request {
         messages: vec![user("Write the word no as often as you can.")],
         tools: vec![free.clone()],
         tool_choice: ToolChoice::Required,
         sampling: greedy(),
-        max_tokens: Some(200),
+        max_tokens: Some(160),
         ..Request::default()
     };
     let answer = ask(&shared(), request).await.unwrap();

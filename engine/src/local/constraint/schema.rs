@@ -42,7 +42,12 @@ pub(super) fn forms(schema: &Value) -> Vec<Value> {
     let schema = if schema.is_object() { schema.clone() } else { json!({ "type": "object" }) };
     let strict = bounded(&schema, Side::Outer);
     let bare = bounded(&without(&schema, &NARROWING), Side::Outer);
-    vec![with_options(strict.clone(), false), with_options(strict, true), with_options(bare, true), with_options(json!({ "type": "object" }), true)]
+    vec![
+        with_options(strict.clone(), false),
+        with_options(strict, true),
+        with_options(bare, true),
+        with_options(json!({ "type": "object" }), true),
+    ]
 }
 
 fn with_options(mut schema: Value, lenient: bool) -> Value {

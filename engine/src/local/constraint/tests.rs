@@ -51,8 +51,14 @@ fn even_dice_write_valid_calls() {
     let tokenizer = tokenizer();
     let grammars = Grammars::new(&tokenizer).unwrap();
     let tools = [
-        tool("plain", json!({ "type": "object", "properties": { "on": { "type": "boolean" }, "n": { "type": "integer", "minimum": 1, "maximum": 9 } }, "required": ["n"] })),
-        tool("unit \"x\"", json!({ "type": "object", "properties": { "unit": { "enum": ["c", "f", 3, null] } }, "required": ["unit"], "additionalProperties": false })),
+        tool(
+            "plain",
+            json!({ "type": "object", "properties": { "on": { "type": "boolean" }, "n": { "type": "integer", "minimum": 1, "maximum": 9 } }, "required": ["n"] }),
+        ),
+        tool(
+            "unit \"x\"",
+            json!({ "type": "object", "properties": { "unit": { "enum": ["c", "f", 3, null] } }, "required": ["unit"], "additionalProperties": false }),
+        ),
         tool("none", json!({ "type": "object", "properties": {} })),
     ];
     let mut names = std::collections::BTreeSet::new();

@@ -17,7 +17,9 @@ impl TokenizerEnv for Vocabulary {
     }
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<u32> {
-        self.tree.tokenize_with_greedy_fallback(bytes, |text| self.tokenizer.encode(text).unwrap_or_else(|_| self.tree.greedy_tokenize(text.as_bytes())))
+        self.tree.tokenize_with_greedy_fallback(bytes, |text| {
+            self.tokenizer.encode(text).unwrap_or_else(|_| self.tree.greedy_tokenize(text.as_bytes()))
+        })
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use candle_core::quantized::{QMatMul, QTensor};
-use candle_core::{Device, Module, Result as Candle, Tensor};
+use candle_core::quantized::QTensor;
+use candle_core::{Device, Result as Candle, Tensor};
 
 use super::super::gguf::{Error, Gguf, brief};
+use super::product;
 
 /// Batches of at least this many tokens are multiplied with the dequantized weight.
 pub(super) const DENSE_FROM: usize = 16;
@@ -14,14 +15,12 @@ pub(super) const DENSE_FROM: usize = 16;
 #[derive(Debug)]
 pub(super) struct Linear {
     weight: Arc<QTensor>,
-    product: QMatMul,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     pub(super) fn new(weight: Arc<QTensor>, bias: Option<Tensor>) -> Self {
-        // Not `QMatMul::from_arc`: an environment variable makes that one dequantize everything at load.
-        Self { product: QMatMul::QTensor(Arc::clone(&weight)), weight, bias }
+        Self { weight, bias }
     }
 
     /// Reads `{name}.weight` as `[rows, columns]`, and `{name}.bias` where the file has one.
@@ -39,7 +38,7 @@ impl Linear {
 
     /// Multiplies `[tokens, columns]` into `[tokens, rows]`.
     pub(super) fn forward(&self, x: &Tensor, dense: bool) -> Candle<Tensor> {
-        let y = if dense { x.matmul(&self.weight.dequantize(&Device::Cpu)?.t()?)? } else { self.product.forward(x)? };
+        let y = if dense { x.matmul(&product::dense(&self.weight)?.t()?)? } else { product::multiply(&self.weight, x)? };
         match &self.bias {
             Some(bias) => y.broadcast_add(bias),
             None => Ok(y),

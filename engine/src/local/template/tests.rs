@@ -55,7 +55,8 @@ fn time() -> ToolSpec {
 }
 
 fn history() -> Vec<ChatMessage> {
-    let call = WireCall { id: "1".to_owned(), name: "get_time".to_owned(), arguments: json!({ "zone": "Asia/Tokyo", "at": [1, 2.5, null] }) };
+    let call =
+        WireCall { id: "1".to_owned(), name: "get_time".to_owned(), arguments: json!({ "zone": "Asia/Tokyo", "at": [1, 2.5, null] }) };
     let result = |text: &str| ChatMessage::Tool { call_id: "1".to_owned(), name: "get_time".to_owned(), text: text.to_owned() };
     vec![
         ChatMessage::System("Be short.".to_owned()),
@@ -78,7 +79,10 @@ fn the_default_model_brings_its_system_sentence() {
 fn tools_are_written_out_where_the_template_knows_none() {
     let text = own().render(&history(), &[time()]).unwrap();
     assert!(text.starts_with("<|im_start|>system\nBe short.\n\nYou can use these tools:"), "{text}");
-    assert!(text.contains(r#"{"name": "get_time", "description": "The time in a zone <IANA>", "parameters": {"type": "object","#), "{text}");
+    assert!(
+        text.contains(r#"{"name": "get_time", "description": "The time in a zone <IANA>", "parameters": {"type": "object","#),
+        "{text}"
+    );
     let calls = "<|im_start|>assistant\n<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"zone\": \"Asia/Tokyo\", \"at\": [1, 2.5, null]}}\n</tool_call><|im_end|>\n";
     let results = "<|im_start|>user\n<tool_response>\n12:00\n</tool_response>\n<tool_response>\n13:00\n</tool_response><|im_end|>\n";
     assert!(text.contains(&format!("{calls}{results}")), "{text}");
@@ -91,8 +95,12 @@ fn a_template_with_tools_gets_them() {
     let text = template.render(&history(), &[time()]).unwrap();
     let tool = "{\"type\": \"function\", \"function\": {\"name\": \"get_time\", \"description\": \"The time in a zone <IANA>\", \"parameters\": {\"type\": \"object\"";
     assert!(text.contains(tool), "{text}");
-    assert!(text.contains("<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"zone\": \"Asia/Tokyo\", \"at\": [1, 2.5, null]}}\n</tool_call>"));
-    assert!(text.contains("<|im_start|>user\n<tool_response>\n12:00\n</tool_response><|im_end|>\n<|im_start|>user\n<tool_response>\n13:00"));
+    assert!(text.contains(
+        "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"zone\": \"Asia/Tokyo\", \"at\": [1, 2.5, null]}}\n</tool_call>"
+    ));
+    assert!(
+        text.contains("<|im_start|>user\n<tool_response>\n12:00\n</tool_response><|im_end|>\n<|im_start|>user\n<tool_response>\n13:00")
+    );
 }
 
 #[test]
