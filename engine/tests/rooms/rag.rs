@@ -1,4 +1,5 @@
 //! The library from a file to a cited passage.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
