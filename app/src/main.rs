@@ -1,1 +1,58 @@
-fn main(){}
+//! The Handrail window.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use handrail::smoke::Smoke;
+use handrail_engine::engine::Shutdown;
+use handrail_engine::{Config, Engine, rag};
+
+/// Handrail: chat with models and tools.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// The data folder.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The folder of the models.
+    #[arg(long, value_name = "DIR")]
+    models_dir: Option<PathBuf>,
+    /// Says something, waits for the answer, keeps a picture there, and ends.
+    #[arg(long, value_name = "FILE.png", hide = true)]
+    smoke: Option<PathBuf>,
+    /// What the smoke run says.
+    #[arg(long, value_name = "TEXT", hide = true, default_value = "Hello! Who are you?")]
+    say: String,
+}
+
+fn main() -> ExitCode {
+    // A parser child is this same program; nothing of the app may start in it.
+    if let Some(code) = rag::worker::run_if_asked() {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    let smoke = arguments.smoke.map(|picture| Smoke::new(picture, arguments.say));
+    let engine = Config::data_dir(arguments.data_dir).and_then(|folder| {
+        handrail::log::start(&folder);
+        Engine::start(Config { models_dir: arguments.models_dir, ..Config::new(folder) })
+    });
+    let engine = match engine {
+        Ok(engine) => engine,
+        Err(error) => {
+            handrail::log::fatal(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let ran = handrail::run(engine.clone(), smoke.clone());
+    // The window's own quit did this already unless it broke down.
+    engine.block_on(engine.shutdown(Shutdown::Exit));
+    match ran {
+        Ok(()) if smoke.is_none_or(|smoke| smoke.passed()) => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            handrail::log::fatal(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

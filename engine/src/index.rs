@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub use hnsw::{Config, Hnsw};
 pub use linear::Linear;
 pub use persist::Label;
-pub use vectors::{Answer, LINEAR_BELOW, Leg, Opened, Options, Vectors};
+pub use vectors::{Answer, LINEAR_BELOW, Leg, Opened, Options, SEARCH_BREADTH, Vectors};
 
 /// A vector's id, chosen by the caller (a chunk's row id).
 pub type VectorId = u64;
@@ -35,7 +35,8 @@ pub struct Hit {
     pub score: f32,
 }
 
-/// Which ids may be found. It is asked often (up to once per stored vector), so it should be cheap.
+/// Which ids may be found. It is asked often (up to once per stored vector), so it should be cheap; it must not call the
+/// collection that asks it.
 pub type Filter<'a> = dyn Fn(VectorId) -> bool + 'a;
 
 /// A set of vectors that can be searched by nearness.
@@ -89,8 +90,8 @@ pub enum Error {
         /// Numbers given.
         found: usize,
     },
-    /// A vector with NaN, infinity, or numbers so large that its length overflows.
-    #[error("a vector holds a number that is not finite (or far too large) at position {position}; it was not stored")]
+    /// A vector with NaN or infinity.
+    #[error("a vector holds a number that is not finite at position {position}; it was refused")]
     NotFinite {
         /// Which number, from 0.
         position: usize,

@@ -3,6 +3,7 @@
 
 pub mod chunk;
 pub mod cite;
+mod collection;
 pub mod ingest;
 pub mod load;
 pub mod rank;

@@ -1,5 +1,8 @@
 //! The tool loop: from what the person wrote to the model's last word, with every call through the gate.
 
+mod arguments;
+mod call;
+mod draft;
 mod plan;
 mod run;
 mod step;
@@ -11,6 +14,7 @@ use crate::conversation::{Attachment, CallRecord, ConversationId, MessageId, Pas
 use crate::provider::{Finish, Sampling, ToolChoice, Usage};
 use crate::tool::ServerId;
 
+pub use arguments::check as validate;
 pub use run::{Runner, Tools};
 
 /// What the person sends.
@@ -64,6 +68,11 @@ pub enum Event {
         /// The passages, numbered.
         passages: Vec<Passage>,
         /// How they were found, and what was left out.
+        reason: String,
+    },
+    /// The history does not fit the model's context whole.
+    Trimmed {
+        /// What was left out.
         reason: String,
     },
     /// A message of the model begins; a turn with tool calls has several.

@@ -7,8 +7,8 @@ use handrail_engine::conversation::{CallState, Status};
 use handrail_engine::provider::scripted::{Scripted, Step};
 use handrail_engine::provider::Delta;
 use handrail_engine::turn::Event;
-use handrail_tests::{PATIENCE, Sandbox, eventually};
-use serde_json::{Value, json};
+use handrail_tests::{PATIENCE, Sandbox, eventually, received};
+use serde_json::json;
 use sipper::Sipper as _;
 
 use crate::{input, without_tools};
@@ -50,19 +50,15 @@ fn stop_during_a_tool_call_cancels_it_at_the_server() {
     let log = sandbox.scripted("slow", &script);
     let conversation = sandbox.engine().new_conversation().unwrap().id;
     let model = Scripted::new().calls("wait", "{}").says("never reached");
-    let received = |method: &str| {
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(|message| message["method"] == method).count()
-    };
     let turn = sandbox.turn_until(model, conversation, input("wait"), |_| Some(Decision::AllowOnce), |event| {
         let sent = matches!(event, Event::ToolCall { record, .. } if matches!(record.state, CallState::Sent { .. }));
         if sent {
-            eventually("the server has the call", || received("tools/call") == 1);
+            eventually("the server has the call", || received(&log, "tools/call").len() == 1);
         }
         sent
     });
     assert!(turn.outcome.is_none());
-    eventually("the server is told", || received("notifications/cancelled") == 1);
+    eventually("the server is told", || received(&log, "notifications/cancelled").len() == 1);
     eventually("the call is stored as stopped", || matches!(sandbox.calls(conversation)[..], [ref record] if record.state == CallState::Stopped));
     assert!(sandbox.engine().approvals().pending().is_empty());
 }
@@ -85,5 +81,5 @@ fn stop_while_a_call_waits_for_a_decision_takes_the_question_back() {
     eventually("nothing waits any more", || sandbox.engine().approvals().pending().is_empty());
     eventually("the message is settled", || sandbox.messages(conversation).last().is_some_and(|message| message.status == Status::Stopped));
     assert_eq!(sandbox.messages(conversation)[1].text(), "Let me note that.");
-    assert!(!std::fs::read_to_string(&log).unwrap().contains("tools/call"));
+    assert!(received(&log, "tools/call").is_empty());
 }

@@ -5,7 +5,7 @@ use handrail_engine::conversation::CallState;
 use handrail_engine::provider::ToolChoice;
 use handrail_engine::provider::scripted::Scripted;
 use handrail_engine::turn::Ended;
-use handrail_tests::{Sandbox, real_server};
+use handrail_tests::{Sandbox, real_server, received};
 use serde_json::{Value, json};
 
 use crate::input;
@@ -27,13 +27,6 @@ fn notes_server() -> Value {
     })
 }
 
-/// The `tools/call` requests that a scripted server received.
-fn received(log: &std::path::Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter(|message| message["method"] == "tools/call").collect()
-}
-
 #[test]
 fn an_allowed_call_runs_once_with_the_shown_arguments_and_the_model_goes_on() {
     let sandbox = Sandbox::new();
@@ -46,12 +39,13 @@ fn an_allowed_call_runs_once_with_the_shown_arguments_and_the_model_goes_on() {
     assert_eq!(turn.asked[0].call.arguments, json!({ "text": "buy milk" }));
     assert!(matches!(&turn.call_states()[..], [CallState::Done { result, .. }] if result.to_text() == "written"), "{:?}", turn.call_states());
     assert_eq!(turn.text(), "Done.");
-    let calls = received(&log);
+    let calls = received(&log, "tools/call");
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0]["params"]["arguments"], json!({ "text": "buy milk" }));
     let second = format!("{:?}", model.requests()[1].messages);
     assert!(second.contains("written"), "the model did not read the result: {second}");
-    assert_eq!(sandbox.engine().store().verify_ledger().unwrap(), sandbox.engine().store().ledger().unwrap().len());
+    let check = sandbox.engine().store().verify_ledger().unwrap();
+    assert_eq!((check.rows, check.broken), (2, None), "one row for the decision, one for the outcome");
 }
 
 #[test]
@@ -63,7 +57,7 @@ fn a_denied_call_never_reaches_the_server_and_the_model_is_told() {
     let turn = sandbox.turn_with(model.clone(), conversation, input("Note: secret"), |_| Some(Decision::Deny));
 
     assert!(matches!(turn.call_states()[..], [CallState::Denied { .. }]));
-    assert!(received(&log).is_empty());
+    assert!(received(&log, "tools/call").is_empty());
     assert_eq!(turn.text(), "Understood.");
     assert!(format!("{:?}", model.requests()[1].messages).contains("not allow"));
 }
@@ -77,11 +71,11 @@ fn nothing_runs_before_the_decision() {
     let mut seen_before = None;
     let _ = sandbox.turn_with(model, conversation, input("go"), |_| {
         std::thread::sleep(std::time::Duration::from_millis(300));
-        seen_before = Some(received(&log).len());
+        seen_before = Some(received(&log, "tools/call").len());
         Some(Decision::AllowOnce)
     });
     assert_eq!(seen_before, Some(0));
-    assert_eq!(received(&log).len(), 1);
+    assert_eq!(received(&log, "tools/call").len(), 1);
 }
 
 #[test]
@@ -96,7 +90,7 @@ fn allowed_in_the_conversation_is_asked_once_here_and_again_elsewhere() {
     assert_eq!((first.asked.len(), second.asked.len()), (1, 0));
     let third = sandbox.turn_with(call("three"), elsewhere, input("three"), |_| Some(Decision::Deny));
     assert_eq!(third.asked.len(), 1);
-    assert_eq!(received(&log).len(), 2);
+    assert_eq!(received(&log, "tools/call").len(), 2);
 }
 
 #[test]

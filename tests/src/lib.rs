@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 pub mod pdf;
+pub mod script;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Sandbox {
         let path = self.folder().join(format!("{name}.json"));
         std::fs::write(&path, serde_json::to_vec_pretty(&script).unwrap()).unwrap();
         let server = serde_json::json!({
-            "mcpServers": { name: { "command": program("handrail-scripted-server"), "args": ["--stdio", path] } }
+            "mcpServers": { name: { "command": program("handrail-scripted-server"), "args": [path, "--stdio"] } }
         });
         let _ = self.add(&server);
         log
@@ -249,6 +250,14 @@ pub fn real_server(name: &str, folder: &Path) -> Value {
         "time" => serde_json::json!({ "command": servers.join("py/bin/mcp-server-time") }),
         other => panic!("no real server '{other}'"),
     }
+}
+
+/// The messages of this method that a scripted server received.
+#[must_use]
+pub fn received(log: &Path, method: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.map(|mut line| line["received"].take()).filter(|message| message["method"] == method).collect()
 }
 
 /// Waits until a condition holds.

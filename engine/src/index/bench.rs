@@ -134,10 +134,15 @@ pub fn run(folder: &Path, linear: bool) -> Result<Report, Error> {
 /// # Errors
 /// Those of [`Index::insert`].
 pub fn measure(data: &Data, linear: bool) -> Result<Report, Error> {
+    let vectors = data.base.len() / DIMENSION;
     if linear {
-        report("linear", Linear::new(DIMENSION), data, &[0])
+        let mut index = Linear::new(DIMENSION);
+        index.reserve(vectors);
+        report("linear", index, data, &[0])
     } else {
-        report("hnsw", Hnsw::new(DIMENSION, Config::default()), data, &BREADTHS)
+        let mut index = Hnsw::new(DIMENSION, Config::default());
+        index.reserve(vectors);
+        report("hnsw", index, data, &BREADTHS)
     }
 }
 
@@ -172,7 +177,7 @@ fn filled<I: Index>(mut index: I, base: &[f32]) -> Result<I, Error> {
 
 fn numbers<T>(path: &Path, row: usize, decode: impl Fn([u8; 4]) -> T) -> Result<Vec<T>, Error> {
     let bytes = fs::read(path).map_err(|error| Error::Io { action: "read", path: path.to_owned(), reason: error.to_string() })?;
-    if bytes.is_empty() || bytes.len() % (row * 4) != 0 {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(row * 4) {
         let reason = format!("{} bytes are not whole rows of {row} numbers", bytes.len());
         return Err(Error::BenchData { path: path.to_owned(), reason });
     }

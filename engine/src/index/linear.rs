@@ -24,6 +24,11 @@ impl Linear {
         Self { rows, metric: Metric::best() }
     }
 
+    /// Makes room for so many vectors in one step.
+    pub fn reserve(&mut self, vectors: usize) {
+        self.rows.reserve(vectors);
+    }
+
     /// Writes a snapshot; the file appears whole or not at all.
     ///
     /// # Errors

@@ -121,7 +121,10 @@ pub(super) async fn run(job: &Job) -> Result<Fetched, Error> {
         let words = source.words();
         match attempt(job, source).await {
             Ok(()) => {
-                Record::new(&words, &job.folder, &job.offer.files).write(&job.folder)?;
+                if let Err(error) = Record::new(&words, &job.folder, &job.offer.files).write(&job.folder) {
+                    // The files are whole and verified; only where they came from is not remembered.
+                    tracing::warn!(%error, "the source of a model is not kept");
+                }
                 return Ok(Fetched { path: location(&job.offer, &job.folder), source: words, failed });
             }
             Err(Failure::Source(reason)) => {

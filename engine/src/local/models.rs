@@ -4,6 +4,7 @@
 //! decided by the presence and the exact size of its files; before a model is loaded, a file that changed since its
 //! checksum was verified is hashed again.
 
+mod check;
 mod flight;
 mod loaded;
 mod own;
@@ -22,6 +23,7 @@ use super::download::{self, Endpoints, Fetched, Job, Progress, location, size_wo
 use super::{chat, encoder};
 use crate::embedding::{self, Embedder};
 use crate::provider::{self, Provider};
+use check::{on_disk, size};
 use flight::{Running, Task};
 use loaded::Loaded;
 use own::Own;
@@ -282,57 +284,6 @@ impl Inner {
         result
     }
 
-    /// Removes files whose checksum is wrong. Gives the finished fetch when nothing is missing.
-    fn heal(&self, offer: &Offer) -> Result<Option<Fetched>, download::Error> {
-        let folder = self.folder.join(&offer.entry.id);
-        let record = Record::read(&folder);
-        for file in offer.files.iter().filter(|file| whole(&folder, file)) {
-            let path = folder.join(&file.name);
-            if record.as_ref().is_some_and(|record| record.vouches(&folder, file)) {
-                continue;
-            }
-            if download::hash(&path).map_err(|error| download::disk(&path, &error))? != file.sha256 {
-                std::fs::remove_file(&path).map_err(|error| download::disk(&path, &error))?;
-            }
-        }
-        if !offer.files.iter().all(|file| whole(&folder, file)) {
-            return Ok(None);
-        }
-        let source = record.map_or_else(|| FOUND.to_owned(), |record| record.source);
-        Record::new(&source, &folder, &offer.files).write(&folder)?;
-        let _view = self.settle(offer, None);
-        Ok(Some(Fetched { path: location(offer, &folder), source, failed: Vec::new() }))
-    }
-
-    /// Hashes a model's files and writes down what was found.
-    fn check(&self, offer: &Offer) -> Result<ModelView, download::Error> {
-        let folder = self.folder.join(&offer.entry.id);
-        if !offer.files.iter().all(|file| whole(&folder, file)) {
-            return Ok(self.settle(offer, None));
-        }
-        let source = Record::read(&folder).map_or_else(|| FOUND.to_owned(), |record| record.source);
-        let mut record = Record::new(&source, &folder, &offer.files);
-        for file in &offer.files {
-            let path = folder.join(&file.name);
-            let found = download::hash(&path).map_err(|error| download::disk(&path, &error))?;
-            if found != file.sha256 {
-                record.broken = Some(format!(
-                    "{} has the wrong checksum (sha256 {found}, expected {}); fetch it again, or remove it",
-                    path.display(),
-                    file.sha256
-                ));
-                break;
-            }
-        }
-        if let Err(error) = record.write(&folder) {
-            // A folder that cannot be written can still be used; the next load hashes again.
-            tracing::warn!(%error, "the check of a model is not kept");
-            let state = record.broken.map(|reason| ModelState::Broken { reason });
-            return Ok(self.settle(offer, state));
-        }
-        Ok(self.settle(offer, None))
-    }
-
     /// The path of a model that can be loaded, or why it cannot be and what to do.
     fn ready(&self, offer: &Offer) -> Result<PathBuf, String> {
         let id = &offer.entry.id;
@@ -354,7 +305,7 @@ impl Inner {
             ModelState::Fetching(progress) => Err(format!("it is being downloaded ({} of {size})", size_words(progress.done))),
             ModelState::Missing { partial: 0 } => Err(format!("it is not on this machine: {remedy}")),
             ModelState::Missing { partial } => Err(format!("only {} of it are on this machine: {remedy}", size_words(partial))),
-            ModelState::Broken { reason } => Err(format!("{reason}: {remedy}")),
+            ModelState::Broken { reason } => Err(reason),
         }
     }
 
@@ -380,38 +331,10 @@ impl Inner {
     }
 }
 
-/// What is said of files that no fetch brought.
-const FOUND: &str = "files that were already there";
-
-fn on_disk(offer: &Offer, folder: &Path) -> ModelState {
-    if offer.files.iter().all(|file| whole(folder, file)) {
-        let record = Record::read(folder);
-        return match record {
-            Some(Record { broken: Some(reason), .. }) => ModelState::Broken { reason },
-            Some(record) => ModelState::Ready { path: location(offer, folder), source: record.source },
-            None => ModelState::Ready { path: location(offer, folder), source: FOUND.to_owned() },
-        };
-    }
-    for file in &offer.files {
-        let path = folder.join(&file.name);
-        if let Some(found) = std::fs::metadata(&path).ok().filter(|found| found.len() != file.bytes) {
-            let reason = format!("{} has {} bytes, expected are {}; fetch it again", path.display(), found.len(), file.bytes);
-            return ModelState::Broken { reason };
-        }
-    }
-    ModelState::Missing { partial: download::partial(offer, folder) }
-}
-
 fn own_view(entry: Entry, path: PathBuf) -> ModelView {
     let state = match own::gguf(&path) {
         Ok(()) => ModelState::Ready { path, source: "a file of yours".to_owned() },
         Err(error) => ModelState::Broken { reason: error.to_string() },
     };
     ModelView { entry, state }
-}
-
-/// Bytes of the files directly in a model's folder.
-fn size(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).filter(std::fs::Metadata::is_file).map(|found| found.len()).sum()
 }

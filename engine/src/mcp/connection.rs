@@ -44,6 +44,8 @@ struct Shared {
     snapshot: watch::Sender<Snapshot>,
     events: broadcast::Sender<Event>,
     tail: Arc<Tail>,
+    /// Tells when the process that was started last, with its group, is gone.
+    process: Mutex<Option<watch::Receiver<bool>>>,
     store: Store,
 }
 
@@ -126,6 +128,7 @@ impl Connection {
             snapshot: watch::Sender::new(snapshot),
             events,
             tail: Arc::new(Tail::default()),
+            process: Mutex::new(None),
             store,
         });
         let (commands, received) = mpsc::unbounded_channel();
@@ -189,16 +192,15 @@ impl Connection {
             State::Stopped => !*self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner),
             State::Starting { .. } | State::Reconnecting { .. } => false,
         });
-        let waited = tokio::time::timeout(within, settled).await.map(drop);
+        // Out of time or not: what the server is by then decides.
+        let _ = tokio::time::timeout(within, settled).await.map(drop);
         let wrong = |reason: String| Error::Start { server: self.shared.id.clone(), reason };
         let view = self.view();
         match &view.state {
             State::Connected => Ok(view),
-            State::Failed { reason, .. } => Err(wrong(reason.clone())),
+            State::Failed { reason, .. } | State::Reconnecting { reason, .. } => Err(wrong(reason.clone())),
             State::Stopped => Err(wrong("it is stopped".to_owned())),
-            State::Reconnecting { reason, .. } => Err(wrong(reason.clone())),
             State::Starting { note } => {
-                debug_assert!(waited.is_err(), "only the time can have run out");
                 let heard = note.as_ref().map(|note| format!("; last heard: {note}")).unwrap_or_default();
                 Err(wrong(format!("it is still starting after {within:?}{heard}")))
             }

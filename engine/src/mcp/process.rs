@@ -196,6 +196,11 @@ impl Process {
         self.exit.clone()
     }
 
+    /// Tells when the process and its whole group are gone.
+    pub(super) fn gone(&self) -> watch::Receiver<bool> {
+        self.gone.clone()
+    }
+
     /// Waits for the process to end, at most so long, and then for its last words.
     pub(super) async fn ended_within(&self, limit: Duration) -> Option<Exit> {
         let exit = ended_within(&self.exit, limit).await;

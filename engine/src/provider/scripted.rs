@@ -12,10 +12,18 @@ use tokio_util::sync::CancellationToken;
 use super::{Capabilities, Delta, Error, Finish, Provider, Request, ToolSupport, Usage};
 
 /// The scripted model. Answers are taken in order; a request beyond the last one is an error.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Scripted {
     answers: Arc<Mutex<VecDeque<Vec<Step>>>>,
     requests: Arc<Mutex<Vec<Request>>>,
+    capabilities: Capabilities,
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        let capabilities = Capabilities { context: 8192, tools: ToolSupport::Native };
+        Self { answers: Arc::default(), requests: Arc::default(), capabilities }
+    }
 }
 
 /// One step of a scripted answer.
@@ -34,6 +42,13 @@ impl Scripted {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same model with other capabilities; 8,192 tokens and native tools where nothing is said.
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
     }
 
     /// Adds an answer made of steps; [`Delta::Finished`] is appended when missing.
@@ -58,6 +73,18 @@ impl Scripted {
         ])
     }
 
+    /// Adds an answer that is several tool calls, each an alias with its arguments.
+    #[must_use]
+    pub fn calls_all(self, calls: &[(&str, &str)]) -> Self {
+        let steps = calls.iter().enumerate().flat_map(|(index, (alias, arguments))| {
+            [
+                Step::Emit(Delta::CallStarted { index, id: None, name: (*alias).to_owned() }),
+                Step::Emit(Delta::CallArguments { index, fragment: (*arguments).to_owned() }),
+            ]
+        });
+        self.answer(steps.collect())
+    }
+
     /// The requests seen so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
@@ -75,7 +102,7 @@ impl Provider for Scripted {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { context: 8192, tools: ToolSupport::Native }
+        self.capabilities
     }
 
     fn count(&self, _request: &Request) -> Option<usize> {

@@ -12,7 +12,8 @@ use tokio::sync::broadcast;
 
 use super::load::assemble::{Anchor, Assembled, assemble};
 use super::load::{Format, Part};
-use super::retrieve::{self, Retrieved};
+use super::collection::Collections;
+use super::retrieve::{self, Meaning, Retrieved};
 use super::worker::{self, Frame, Limits, Summary};
 use super::{Document, DocumentState, Error, Progress, chunk};
 use crate::conversation::DocumentId;
@@ -29,7 +30,7 @@ pub struct Library {
 struct Inner {
     store: Store,
     worker: PathBuf,
-    index: PathBuf,
+    collections: Collections,
     limits: Limits,
     events: broadcast::Sender<Document>,
     embedding: Mutex<embed::State>,
@@ -52,19 +53,14 @@ impl Library {
             tracing::warn!(%error, "deleted text may stay in the database file until it is used again");
         }
         let (events, embedding) = (broadcast::channel(256).0, Mutex::default());
-        Self { inner: Arc::new(Inner { store, worker, index, limits, events, embedding, batch: Mutex::new(()) }) }
+        let collections = Collections::new(index);
+        Self { inner: Arc::new(Inner { store, worker, collections, limits, events, embedding, batch: Mutex::new(()) }) }
     }
 
     /// Gives the library an embedder, or takes it away: then search is lexical only. Chunks without vectors of this
     /// embedder get them in the background; text that was cut for another one is cut anew.
     pub fn set_embedder(&self, embedder: Option<Arc<dyn Embedder>>) {
         embed::set(&self.inner, embedder);
-    }
-
-    /// The folder for index snapshots.
-    #[must_use]
-    pub fn index_folder(&self) -> &Path {
-        &self.inner.index
     }
 
     /// Changed documents from now on.
@@ -112,7 +108,8 @@ impl Library {
         for id in documents {
             rows.extend(self.inner.store.document_row(*id, None)?);
         }
-        let mut found = retrieve::search(&self.inner.store, embedder.as_deref(), &rows, query, most)?;
+        let meaning = embedder.as_deref().map(|embedder| Meaning { embedder, collections: &self.inner.collections });
+        let mut found = retrieve::search(&self.inner.store, meaning.as_ref(), &rows, query, most)?;
         if rows.len() < documents.len() {
             found.reason.push_str(&format!("; {} of the documents are no longer in the library", documents.len() - rows.len()));
         }
@@ -137,7 +134,14 @@ impl Library {
     pub fn remove(&self, document: DocumentId) -> Result<(), Error> {
         // Not while a batch of its chunks is being embedded.
         let _batch = self.inner.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.inner.store.remove_document(document)? { Ok(()) } else { Err(Error::Unknown(document)) }
+        let content = self.inner.row(document)?.content;
+        let chunks = self.inner.store.chunk_ids(&[content])?;
+        let removed = self.inner.store.remove_document(document)?;
+        if self.inner.store.chunk_ids(&[content])?.is_empty() {
+            self.inner.collections.removed(&chunks);
+            self.inner.collections.save(&self.inner.store);
+        }
+        if removed { Ok(()) } else { Err(Error::Unknown(document)) }
     }
 }
 
@@ -225,7 +229,11 @@ impl Inner {
             }
         }
         sender.send(Progress::Embedding { done: total, total }).await;
-        Ok(())
+        blocking(move || {
+            self.collections.save(&self.store);
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use super::Error;
+use super::collection::Collections;
 use super::rank::{self, ByWords, Scored};
 use crate::conversation::{DocumentId, Passage};
 use crate::embedding::Embedder;
@@ -70,10 +71,16 @@ pub struct LegHit {
     pub score: f32,
 }
 
+/// What a search by meaning needs.
+pub(super) struct Meaning<'a> {
+    pub(super) embedder: &'a dyn Embedder,
+    pub(super) collections: &'a Collections,
+}
+
 /// The best passages of these documents. Documents that share a content are searched once, under the first one's name.
 pub(super) fn search(
     store: &Store,
-    embedder: Option<&dyn Embedder>,
+    meaning: Option<&Meaning<'_>>,
     documents: &[DocumentRow],
     query: &str,
     most: usize,
@@ -88,8 +95,8 @@ pub(super) fn search(
         source.page_starts = serde_json::from_str(&store.content_page_starts(*content)?).unwrap_or_default();
     }
     let (by_words, no_words) = word_leg(store, &contents, query)?;
-    let (by_vector, no_vectors) = vector_leg(store, embedder, &contents, query)?;
-    let weight = weight(embedder, query);
+    let (by_vector, no_vectors) = vector_leg(store, meaning, &contents, query, &by_words)?;
+    let weight = weight(meaning.map(|meaning| meaning.embedder), query);
     let scored = rank::fuse(Some(&by_words), Some(&by_vector), weight);
     let (passages, legs) = passages(store, &sources, &scored, most)?;
     let word_hits: Vec<(ChunkId, f32)> = by_words.iter().take(most).map(|found| (found.chunk, found.score)).collect();
@@ -130,27 +137,31 @@ fn word_leg(store: &Store, contents: &[ContentId], query: &str) -> Result<Found<
     Ok((found, none))
 }
 
-/// Every chunk of these contents that has a vector, the nearest first.
-///
-/// REPLACE HERE: this scans the stored vectors; the index answers the same question faster. Whatever replaces it keeps
-/// the order and the cosines, and gives a cosine for at least the first [`rank::LEG`].
-fn vector_leg(store: &Store, embedder: Option<&dyn Embedder>, contents: &[ContentId], query: &str) -> Result<Found<(ChunkId, f32)>, Error> {
+/// The nearest chunks of these contents, and the cosines of those that were found by words.
+fn vector_leg(
+    store: &Store,
+    meaning: Option<&Meaning<'_>>,
+    contents: &[ContentId],
+    query: &str,
+    by_words: &[ByWords],
+) -> Result<Found<(ChunkId, f32)>, Error> {
     let none = |reason: String| Ok((Vec::new(), Some(reason)));
-    let Some(embedder) = embedder else { return none("there is no embedding model".to_owned()) };
-    let vectors = store.vectors(embedder.model(), contents)?;
-    if vectors.is_empty() {
-        return none(format!("the documents have no vectors of {} yet", embedder.model()));
+    let Some(Meaning { embedder, collections }) = meaning else { return none("there is no embedding model".to_owned()) };
+    let collection = collections.of(store, *embedder)?;
+    let chunks: HashSet<ChunkId> = store.chunk_ids(contents)?.into_iter().collect();
+    let no_vectors = || format!("the documents have no vectors of {} yet", embedder.model());
+    if collection.is_empty() {
+        return none(no_vectors());
     }
     let wanted = match embedder.embed(&[query]) {
         Ok(mut wanted) if wanted.len() == 1 => wanted.remove(0),
         Ok(_) => return none("the embedding model gave no vector for the question".to_owned()),
         Err(error) => return none(error.to_string()),
     };
-    let cosine = |vector: &[f32]| vector.iter().zip(&wanted).map(|(a, b)| a * b).sum::<f32>();
-    let mut found: Vec<(ChunkId, f32)> =
-        vectors.iter().filter(|(_, vector)| vector.len() == wanted.len()).map(|(chunk, vector)| (*chunk, cosine(vector))).collect();
-    found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    Ok((found, None))
+    let also: Vec<ChunkId> = by_words.iter().take(rank::LEG).map(|found| found.chunk).collect();
+    let (found, leg) = collection.nearest(&wanted, &chunks, rank::LEG, &also)?;
+    tracing::debug!(?leg, found = found.len(), "searched by meaning");
+    if found.is_empty() { none(no_vectors()) } else { Ok((found, None)) }
 }
 
 fn weight(embedder: Option<&dyn Embedder>, query: &str) -> f32 {

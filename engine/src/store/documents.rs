@@ -338,6 +338,38 @@ impl Store {
         })
     }
 
+    /// Every vector of one model.
+    pub fn all_vectors(&self, model: &str) -> Result<Vec<(ChunkId, Vec<f32>)>, Error> {
+        let contents = self.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT id FROM content ORDER BY id")?;
+            Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<ContentId>, _>>()?)
+        })?;
+        self.vectors(model, &contents)
+    }
+
+    /// A number that is another one after every change of a model's set of vectors: chunk ids are never used twice, so
+    /// the number of vectors and their highest chunk tell two sets apart.
+    pub fn vectors_stamp(&self, model: &str) -> Result<u64, Error> {
+        self.read(|connection| {
+            let sql = "SELECT COUNT(*), COALESCE(MAX(chunk), 0) FROM chunk_vector WHERE model = ?1";
+            let (count, highest): (i64, i64) = connection.query_row(sql, [model], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(highest.unsigned_abs().rotate_left(32) ^ count.unsigned_abs())
+        })
+    }
+
+    /// The chunks of these contents.
+    pub fn chunk_ids(&self, contents: &[ContentId]) -> Result<Vec<ChunkId>, Error> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT id FROM chunk WHERE content = ?1")?;
+            let mut ids = Vec::new();
+            for content in contents {
+                let found = statement.query_map([content], |row| row.get(0))?;
+                ids.extend(found.collect::<Result<Vec<ChunkId>, _>>()?);
+            }
+            Ok(ids)
+        })
+    }
+
     /// How many chunks these contents have, and how many terms in all.
     pub fn chunk_totals(&self, contents: &[ContentId]) -> Result<(u64, u64), Error> {
         self.read(|connection| {

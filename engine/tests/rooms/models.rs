@@ -174,6 +174,26 @@ async fn a_server_that_ignores_range_or_has_another_version_starts_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_does_not_fit_is_fetched_anew() {
+    let (folder, content) = (tempfile::tempdir().unwrap(), bytes(50_000));
+    std::fs::create_dir(folder.path().join("tiny")).unwrap();
+    let part = folder.path().join("tiny/tiny.gguf.part");
+    let served = content.clone();
+    let hub = Hub::start(move |request| file(&served, ETAG, request)).await;
+    let models = open(folder.path(), catalogue(&content, &[HUB]), &hub.url);
+    // Nothing says which version these bytes are of; the second has all bytes, so nothing is asked for at first.
+    for (junk, requests) in [(vec![7; 14], 2), (vec![7; 50_000], 1), (vec![7; 60_000], 1)] {
+        let before = hub.seen().len();
+        std::fs::write(&part, junk).unwrap();
+        assert!(fetch(&models).await.0.unwrap().failed.is_empty());
+        assert_eq!(hub.seen().len() - before, requests);
+        assert_eq!(hub.seen().last().unwrap().range, None);
+        assert_eq!(std::fs::read(folder.path().join("tiny/tiny.gguf")).unwrap(), content);
+        std::fs::remove_file(folder.path().join("tiny/tiny.gguf")).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_checksum_removes_the_part_and_the_next_source_is_tried() {
     let (folder, content) = (tempfile::tempdir().unwrap(), bytes(50_000));
     let (served, mut forged) = (content.clone(), content.clone());
@@ -257,8 +277,12 @@ async fn one_fetch_per_model_at_a_time() {
     assert!(matches!(fetch(&models).await.0, Err(Error::Running(id)) if id == "tiny"));
     assert!(matches!(models.remove("tiny"), Err(Error::Running(_))));
     assert!(matches!(models.chat("tiny").unwrap_err().to_string(), text if text.contains("being downloaded")));
+    // Another process is kept out as well: a second set of models on the same folder shares nothing but the disk.
+    let other = open(folder.path(), catalogue(&content, &[HUB]), &hub.url);
+    assert!(matches!(fetch(&other).await.0, Err(Error::Running(_))));
     opened.notify_one();
     assert!(first.await.unwrap().is_ok());
+    until("the lock is gone", || names(folder.path()) == ["tiny"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

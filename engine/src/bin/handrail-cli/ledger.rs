@@ -17,14 +17,19 @@ pub enum Command {
 pub fn run(engine: &Engine, command: Command, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Verify => {
-            let rows = engine.store().verify_ledger()?;
-            output.result(&json!({ "rows": rows, "ok": true }), || format!("{rows} rows, the chain is whole"));
-        }
-        Command::Export => {
-            for row in engine.store().ledger()? {
-                output.result(&row, || serde_json::to_string(&row).unwrap_or_default());
+            let check = engine.store().verify_ledger()?;
+            output.result(&json!({ "rows": check.rows, "ok": check.broken.is_none() }), || format!("{} rows", check.rows));
+            match check.broken {
+                None => Ok(()),
+                Some(broken) => Err(Failure::new(format!("the chain breaks: {broken:?}"))),
             }
         }
+        Command::Export => {
+            for row in engine.store().ledger() {
+                let row = row?;
+                output.result(&row, || serde_json::to_string(&row).unwrap_or_default());
+            }
+            Ok(())
+        }
     }
-    Ok(())
 }

@@ -124,7 +124,7 @@ async fn call(engine: &Engine, name: &str, tool: &str, arguments: &str, approve:
         let names: Vec<&str> = tools.iter().filter(|t| t.definition().id.server == id).map(|t| t.definition().id.name.as_str()).collect();
         return Err(Failure::new(format!("server '{name}' has no tool '{tool}'; it has {}", names.join(", "))));
     };
-    handrail_engine::turn::validate(found.definition(), &arguments).map_err(Failure::new)?;
+    handrail_engine::turn::validate(&found.definition().input_schema, &arguments).map_err(Failure::new)?;
     run_gated(engine, found, arguments, approve, output).await
 }
 

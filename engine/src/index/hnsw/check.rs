@@ -7,7 +7,10 @@ use super::links::{FREE, NONE, TOP_LEVEL};
 
 impl Hnsw {
     /// Says what is wrong, if anything: levels, links that lead nowhere, the tree.
-    pub(super) fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
         let slots = self.rows.slots();
         if self.links.slots() != slots || self.parents.len() != slots {
             return Err(format!("{slots} vectors, {} lists, {} parents", self.links.slots(), self.parents.len()));

@@ -6,7 +6,7 @@ use super::super::aligned::Aligned;
 use super::super::persist::{Head, Kind, Label, Reader, Writer};
 use super::super::rows::{Rows, Slot};
 use super::super::{Error, Index};
-use super::links::{FREE, Links, NONE, TOP_LEVEL};
+use super::links::{Links, NONE, TOP_LEVEL};
 use super::{Config, Hnsw};
 
 impl Hnsw {
@@ -66,7 +66,7 @@ impl Hnsw {
         let mut levels = Vec::with_capacity(head.count);
         reader.section(head.count, |[level]: [u8; 1]| levels.push(level))?;
         let above: usize = levels.iter().map(|level| usize::from(*level) * graph.links.width(1)).sum();
-        if above != head.upper || levels.iter().any(|level| *level > TOP_LEVEL && *level != FREE) {
+        if above != head.upper || levels.iter().any(|level| *level > TOP_LEVEL) {
             return Err(reader.damaged("the levels do not fit"));
         }
         let mut base = Aligned::new();

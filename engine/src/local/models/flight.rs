@@ -1,6 +1,8 @@
 //! Fetches that run: one per model, ended when their straw is dropped.
 
 use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -29,6 +31,36 @@ pub(super) struct Flight {
     id: String,
     serial: u64,
     cancelled: Arc<AtomicBool>,
+    lock: Option<Lock>,
+}
+
+/// Keeps other processes from fetching the same model: `<id>.lock` beside the model's folder.
+#[derive(Debug)]
+struct Lock {
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// None where the file system has no locks; that is no reason not to fetch.
+    fn take(inner: &Inner, id: &str) -> Result<Option<Self>, Error> {
+        let path = inner.folder.join(format!("{id}.lock"));
+        let opened = std::fs::create_dir_all(&inner.folder).and_then(|()| File::create(&path));
+        let Ok(file) = opened else { return Ok(None) };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { file: Some(file), path })),
+            Err(TryLockError::WouldBlock) => Err(Error::Running(id.to_owned())),
+            Err(TryLockError::Error(_)) => Ok(None),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closed first: some platforms remove no open file.
+        drop(self.file.take());
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 impl Running {
@@ -44,7 +76,8 @@ impl Running {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let serial = inner.running.serial.fetch_add(1, Ordering::Relaxed);
-        let flight = Arc::new(Flight { inner: inner.clone(), id: id.to_owned(), serial, cancelled });
+        let lock = Lock::take(inner, id)?;
+        let flight = Arc::new(Flight { inner: inner.clone(), id: id.to_owned(), serial, cancelled, lock });
         let mut flights = inner.running.flights.lock().unwrap_or_else(PoisonError::into_inner);
         // Another one may have begun between the look above and this lock.
         if flights.get(id).is_some_and(|(_, other)| other.strong_count() > 0) {
@@ -76,6 +109,7 @@ impl Drop for Flight {
             return;
         }
         let _ = flights.remove(&self.id);
+        drop(self.lock.take());
         drop(flights);
         let told = self.inner.told.lock().unwrap_or_else(PoisonError::into_inner);
         let fetching = matches!(told.get(&self.id), Some(ModelState::Fetching(_)));

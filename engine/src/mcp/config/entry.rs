@@ -217,8 +217,6 @@ impl Reader<'_> {
             Some(value) => value.as_f64(),
         };
         match value {
-            // Truncation is meant: the value is at least 1 and its fraction was rounded up.
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             Some(seconds) if (1.0..=1e9).contains(&seconds) => Some(seconds.ceil() as u64),
             _ => {
                 self.wrong(&format!("\"{field}\" must be a number of seconds, at least 1"));

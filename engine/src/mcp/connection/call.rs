@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::super::process::{Exit, ended_within};
-use super::content::call_result;
+use super::content::{call_result, raw_result};
 use super::handler::Progress;
 use crate::tool::{self, CallResult, Control, ServerId};
 
@@ -123,11 +123,14 @@ impl Link {
             ServerResult::CallToolResult(result) => return Ok(call_result(result)),
             ServerResult::InputRequiredResult(_) => "the server asks for input that this version cannot give yet".to_owned(),
             ServerResult::CreateTaskResult(_) => "the server made a task of the call, which this version cannot follow yet".to_owned(),
-            // A result without any known field is an empty one; servers that only have an effect answer so.
-            ServerResult::EmptyResult(_) => return Ok(CallResult::default()),
+            // Servers whose tools only have an effect answer with nothing but the marker of the era.
+            ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => return Ok(CallResult::default()),
             other => {
-                let text = serde_json::to_string(&other).unwrap_or_default();
-                format!("the answer is no tool result: {}", text.chars().take(200).collect::<String>())
+                let raw = serde_json::to_value(&other).unwrap_or_default();
+                match raw_result(&raw) {
+                    Some(result) => return Ok(result),
+                    None => format!("the answer is no tool result: {}", raw.to_string().chars().take(200).collect::<String>()),
+                }
             }
         };
         Err(tool::Error::Protocol { server: self.server.clone(), message }.into())

@@ -1,6 +1,7 @@
 //! From the protocol's results to ours.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::Value;
 
 use crate::tool::{CallResult, Content};
 
@@ -11,6 +12,21 @@ pub(super) fn call_result(result: CallToolResult) -> CallResult {
         structured: result.structured_content,
         is_error: result.is_error.unwrap_or(false),
     }
+}
+
+/// A result that is not wholly in shape, block by block: what cannot be understood is shown as it came. None where it
+/// has no content at all.
+pub(super) fn raw_result(result: &Value) -> Option<CallResult> {
+    let blocks = result.get("content")?.as_array()?;
+    let understood = |block: &Value| match serde_json::from_value::<ContentBlock>(block.clone()) {
+        Ok(block) => content(block),
+        Err(_) => Content::Text { text: block.to_string() },
+    };
+    Some(CallResult {
+        content: blocks.iter().map(understood).collect(),
+        structured: result.get("structuredContent").cloned(),
+        is_error: result.get("isError").and_then(Value::as_bool).unwrap_or(false),
+    })
 }
 
 fn content(block: ContentBlock) -> Content {
@@ -74,5 +90,16 @@ mod tests {
                 Content::Resource { uri: "file:///d".to_owned(), name: Some("(application/zip, 3 bytes)".to_owned()), text: None },
             ]
         );
+    }
+
+    #[test]
+    fn a_block_of_an_unknown_kind_costs_only_itself() {
+        let raw = json!({"content": [{"type": "hologram", "x": 1}, {"type": "text", "text": "seen"}], "isError": true});
+        assert!(serde_json::from_value::<CallToolResult>(raw.clone()).is_err());
+        let result = raw_result(&raw).unwrap();
+        assert_eq!(result.to_text(), "{\"type\":\"hologram\",\"x\":1}\nseen");
+        assert!(result.is_error);
+        assert_eq!(raw_result(&json!({"content": "text"})), None);
+        assert_eq!(raw_result(&json!([1])), None);
     }
 }

@@ -6,7 +6,7 @@
 //! attempt always gets a fresh process, because some servers end at a first request that they do not know.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -35,6 +35,8 @@ const LIST_ATTEMPTS: u32 = 3;
 const LIST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a failed start waits for the exit code that explains it.
 const EXIT_SEEN: Duration = Duration::from_millis(500);
+/// How long a server that refused may take to end by itself.
+const REFUSED: Duration = Duration::from_millis(300);
 /// Longest wait for a TCP and TLS connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Longest pause between attempts to reopen an event stream.
@@ -165,6 +167,7 @@ async fn attempt(shared: &Shared, transport: &Transport, era: Era) -> Result<Liv
         Transport::Stdio { .. } => {
             let mark = shared.tail.count();
             let (process, stdin, stdout) = process::spawn(transport, &shared.tail).map_err(Failure::setup)?;
+            *shared.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process.gone());
             shared.publish(|snapshot| snapshot.pid = Some(process.pid));
             let pipes = AsyncRwTransport::new_client(stdout, stdin);
             establish(shared, pipes, Some(process), era, mark).await
@@ -264,16 +267,21 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
 }
 
 async fn refused(error: &ClientInitializeError, process: Option<Process>, tail: &Tail, mark: u64) -> Refused {
+    // After an answer our end of the pipes is closed already: an exit seen then says nothing about the server.
+    let closed = matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. });
     let exit = match &process {
-        Some(process) => process.ended_within(EXIT_SEEN).await,
-        None => None,
+        Some(process) if closed => process.ended_within(EXIT_SEEN).await,
+        _ => None,
     };
-    let (what, kind) = match (exit, explain_start(error)) {
-        (Some(exit), _) => (format!("its process ended during the start ({exit})"), Kind::Server),
-        (None, (what, kind)) => (what, kind),
+    let (what, kind) = match exit {
+        Some(exit) => (format!("its process ended during the start ({exit})"), Kind::Server),
+        None => explain_start(error),
     };
     let answered = !matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled);
-    let other_era = exit.is_none() && answered && kind == Kind::Server && !error.is_authorization_required();
+    let other_era = exit.is_none() && answered && kind == Kind::Server;
+    if let Some(process) = &process {
+        let _ = process.stop(REFUSED).await;
+    }
     Refused { failure: Failure { reason: with_lines(what, exit, tail, mark), exit, kind }, other_era }
 }
 

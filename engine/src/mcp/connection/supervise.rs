@@ -1,7 +1,7 @@
 //! The actor of one server: the only place that starts, restarts and stops it.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -29,6 +29,8 @@ const START_SILENCE: Duration = Duration::from_secs(60);
 const START_LIMITS: u32 = 5;
 /// Servers announce changes in bursts; the list is fetched once, so long after the first word.
 const SETTLE: Duration = Duration::from_millis(200);
+/// How long a killed start may take to vanish.
+const KILLED: Duration = Duration::from_secs(1);
 /// How long a lost server's remains may take to end.
 const REMAINS: Duration = Duration::from_millis(200);
 
@@ -114,27 +116,30 @@ impl Actor {
     /// One start, within its limits, listening to commands meanwhile.
     async fn start(&mut self) -> Result<Live, End> {
         let shared = self.shared.clone();
-        let mut starting = pin!(within_limits(&shared));
-        loop {
-            tokio::select! {
-                biased;
-                command = self.commands.recv() => match command {
-                    Some(Command::Start | Command::Lost { .. }) => {}
-                    // Leaving here drops the start, and the process with it.
-                    Some(Command::Configure { start: true }) => return Err(End::Again),
-                    Some(Command::Configure { start: false }) | None => {
-                        shared.stopped();
-                        return Err(End::Stopped);
-                    }
-                    Some(Command::Stop { done, .. }) => {
-                        shared.stopped();
-                        let _ = done.send(());
-                        return Err(End::Stopped);
-                    }
-                },
-                live = &mut starting => return live.map_err(End::Failed),
+        let command = {
+            let mut starting = pin!(within_limits(&shared));
+            loop {
+                tokio::select! {
+                    biased;
+                    command = self.commands.recv() => match command {
+                        Some(Command::Start | Command::Lost { .. }) => {}
+                        other => break other,
+                    },
+                    live = &mut starting => return live.map_err(End::Failed),
+                }
             }
+            // Leaving here drops the start, which kills its process.
+        };
+        shared.killed().await;
+        match command {
+            Some(Command::Configure { start: true }) => return Err(End::Again),
+            Some(Command::Stop { done, .. }) => {
+                shared.stopped();
+                let _ = done.send(());
+            }
+            _ => shared.stopped(),
         }
+        Err(End::Stopped)
     }
 
     /// Looks after a connection until it ends.
@@ -194,7 +199,8 @@ impl Actor {
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(Command::Lost { .. }) => {}
-                    Some(Command::Start | Command::Configure { start: true }) => return Some(End::Again),
+                    Some(Command::Start) => return None,
+                    Some(Command::Configure { start: true }) => return Some(End::Again),
                     Some(Command::Configure { start: false }) | None => {
                         self.shared.stopped();
                         return Some(End::Stopped);
@@ -255,6 +261,14 @@ impl Shared {
         let failure = live.explain(what, &self.tail, mark).await;
         live.close(REMAINS).await;
         failure
+    }
+
+    /// Waits until the process of a start that was dropped is gone.
+    async fn killed(&self) {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut gone) = process {
+            let _ = tokio::time::timeout(KILLED, gone.wait_for(|gone| *gone)).await;
+        }
     }
 
     fn stopped(&self) {

@@ -26,14 +26,11 @@ impl Tool<Permit> for ServerTool {
         let (definition, connection) = (self.definition.clone(), self.connection.clone());
         async move {
             // From here on the permit is spent: these arguments run, once, or nothing does.
-            let call = permit.spend();
-            if call.tool != definition.id {
-                return Err(Error::Permit(format!("it was given for {}, not for {} as it was shown", call.tool, definition.id)));
-            }
+            let arguments = permit.spend_for(&definition.id)?;
             if connection.dropped(&definition) {
                 return Err(Error::Permit(format!("the server changed the tool {} since it was shown", definition.id)));
             }
-            let Value::Object(arguments) = call.arguments else {
+            let Value::Object(arguments) = arguments else {
                 return Err(Error::Permit("its arguments are no JSON object".to_owned()));
             };
             connection.call(&definition.id.name, arguments, &control).await

@@ -60,6 +60,7 @@ impl Inner {
         }
         let vectors: Vec<(ChunkId, Vec<f32>)> = chunks.iter().map(|chunk| chunk.id).zip(vectors).collect();
         self.store.put_vectors(embedder.model(), &vectors)?;
+        self.collections.added(embedder.model(), &vectors)?;
         let mut contents: Vec<ContentId> = chunks.iter().map(|chunk| chunk.content).collect();
         contents.dedup();
         Ok(Some(Batch { chunks: chunks.len(), last, contents }))
@@ -71,7 +72,9 @@ impl Inner {
         let text = self.store.content_text(content)?;
         let (chunks, counter) = cut(&text, Some(embedder));
         if counter == chunk::counter(Some(embedder)) {
+            let old = self.store.chunk_ids(&[content])?;
             self.store.replace_chunks(content, &counter, &new_chunks(&text, &chunks))?;
+            self.collections.removed(&old);
         }
         Ok(())
     }
@@ -159,7 +162,10 @@ impl Pass {
             }
             match batch {
                 Some(batch) => after = batch.last,
-                None => return Ok(()),
+                None => {
+                    inner.collections.save(&inner.store);
+                    return Ok(());
+                }
             }
         }
     }

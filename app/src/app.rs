@@ -1,0 +1,437 @@
+//! The whole application: state, messages, update as a table, view by window.
+
+mod page;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use handrail_engine::Engine;
+use handrail_engine::approval::Decision;
+use handrail_engine::conversation::{Conversation, ConversationId};
+use handrail_engine::engine::Shutdown;
+use handrail_engine::settings::Settings as Values;
+use iced::{Event, Subscription, Task, Theme, event, keyboard};
+
+use crate::appearance;
+use crate::facts::Facts;
+use crate::feed;
+use crate::locale::{Language, Locale};
+use crate::screen::chat::{self, Chat, composer};
+use crate::screen::library::{self, Library};
+use crate::screen::models::{self, Models};
+use crate::screen::servers::{self, Servers};
+use crate::screen::settings::{self, Settings};
+use crate::screen::sidebar::{self, Sidebar};
+use crate::screen::{Env, Screen, welcome};
+use crate::smoke::{self, Smoke};
+use crate::verb::{self, Verb};
+use crate::window::{self, Told, Window};
+
+/// The state.
+#[derive(Debug)]
+pub struct App {
+    engine: Engine,
+    facts: Facts,
+    locale: Locale,
+    theme: Theme,
+    system_dark: bool,
+    today: jiff::civil::Date,
+    window: Window,
+    screen: Screen,
+    sidebar: Sidebar,
+    chat: Chat,
+    servers: Servers,
+    models: Models,
+    library: Library,
+    settings: Settings,
+    smoke: Option<Smoke>,
+    closing: bool,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub enum Message {
+    Opened,
+    Window(iced::window::Id, Told),
+    SystemTheme(iced::theme::Mode),
+    Composing(bool),
+    Verb(Verb),
+    Feed(feed::Message),
+    Refreshed(Arc<Facts>),
+    Conversations(Result<Vec<Conversation>, String>),
+    Deleted(ConversationId, Result<(), String>),
+    Sidebar(sidebar::Message),
+    Chat(chat::Message),
+    Servers(servers::Message),
+    Models(models::Message),
+    Library(library::Message),
+    Settings(settings::Message),
+    Welcome(welcome::Message),
+    DismissErrors,
+    Smoke(smoke::Message),
+    ShutDown,
+}
+
+/// Runs the window until the person quits.
+pub fn run(engine: Engine, smoke: Option<Smoke>) -> iced::Result {
+    let mut daemon = iced::daemon(move || App::new(engine.clone(), smoke.clone()), App::update, App::view)
+        .title(App::title)
+        .theme(App::theme)
+        .subscription(App::subscription)
+        .default_font(appearance::SANS);
+    for font in appearance::FONTS {
+        daemon = daemon.font(font);
+    }
+    daemon.run()
+}
+
+impl App {
+    /// The first state, and the task that opens the window.
+    pub fn new(engine: Engine, smoke: Option<Smoke>) -> (Self, Task<Message>) {
+        let settings = engine.settings();
+        let (window, open) = Window::open();
+        let app = Self {
+            locale: Locale::new(Language::of_setting(&settings.language)),
+            theme: appearance::theme(settings.theme == "dark"),
+            system_dark: false,
+            today: jiff::ZonedDateTime::now().date(),
+            facts: Facts { settings, ..Facts::default() },
+            engine,
+            window,
+            screen: Screen::Chat,
+            sidebar: Sidebar::default(),
+            chat: Chat::default(),
+            servers: Servers::default(),
+            models: Models::default(),
+            library: Library::default(),
+            settings: Settings::default(),
+            smoke,
+            closing: false,
+        };
+        let start = app.smoke.as_ref().map_or_else(Task::none, |smoke| smoke.start().map(Message::Smoke));
+        let focus = iced::widget::operation::focus(composer::EDITOR);
+        let system = iced::system::theme().map(Message::SystemTheme);
+        (app, Task::batch([open.map(|_| Message::Opened), system, start, focus]))
+    }
+
+    fn title(&self, _window: iced::window::Id) -> String {
+        let open = self.chat.open().and_then(|open| self.facts.conversations.iter().find(|conversation| conversation.id == open));
+        let name = self.locale.t("app-name");
+        match open.map(|conversation| conversation.title.as_str()).filter(|title| !title.is_empty() && self.screen == Screen::Chat) {
+            Some(title) => format!("{title} · {name}"),
+            None => name,
+        }
+    }
+
+    fn theme(&self, _window: iced::window::Id) -> Theme {
+        self.theme.clone()
+    }
+
+    fn subscription(&self) -> Subscription<Message> {
+        Subscription::batch([
+            feed::follow(&self.engine).map(Message::Feed),
+            event::listen_with(listened),
+            iced::system::theme_changes().map(Message::SystemTheme),
+        ])
+    }
+
+    /// Takes a message in.
+    pub fn update(&mut self, message: Message) -> Task<Message> {
+        self.at(message, Instant::now())
+    }
+
+    /// Takes a message in at a moment.
+    fn at(&mut self, message: Message, now: Instant) -> Task<Message> {
+        match message {
+            Message::Opened => iced::widget::operation::focus(composer::EDITOR),
+            Message::Window(window, told) => self.told(window, told, now),
+            Message::SystemTheme(mode) => self.system_theme(mode),
+            Message::Composing(composing) => self.chat(chat::Message::Composer(composer::Message::Composing(composing)), now),
+            Message::Verb(verb) => self.verb(verb, now),
+            Message::Feed(message) => self.fed(message, now),
+            Message::Refreshed(facts) => self.refreshed(&facts, now),
+            Message::Conversations(result) => self.listed(result),
+            Message::Deleted(conversation, result) => self.deleted(conversation, result),
+            Message::Sidebar(message) => self.sidebar(message, now),
+            Message::Chat(message) => self.chat(message, now),
+            Message::Servers(message) => self.servers(message, now),
+            Message::Models(message) => self.models(message, now),
+            Message::Library(message) => self.library(message, now),
+            Message::Settings(message) => self.settings(message, now),
+            Message::Welcome(message) => self.welcome(message, now),
+            Message::DismissErrors => self.dismiss_errors(),
+            Message::Smoke(message) => self.smoked(message, now),
+            Message::ShutDown => iced::exit(),
+        }
+    }
+
+    fn told(&mut self, window: iced::window::Id, told: Told, now: Instant) -> Task<Message> {
+        if window != self.window.id {
+            return Task::none();
+        }
+        self.today = jiff::ZonedDateTime::now().date();
+        self.window.heard(&told, now);
+        match told {
+            Told::CloseRequested | Told::Closed => self.quit(),
+            Told::Dropped(path) => {
+                self.screen = Screen::Chat;
+                self.with_chat(now, |chat, env| chat.dropped(vec![path], env))
+            }
+            Told::Sized(_) | Told::Focused | Told::Unfocused | Told::Hovered | Told::Left => Task::none(),
+        }
+    }
+
+    fn system_theme(&mut self, mode: iced::theme::Mode) -> Task<Message> {
+        self.system_dark = mode == iced::theme::Mode::Dark;
+        self.applied();
+        Task::none()
+    }
+
+    fn verb(&mut self, verb: Verb, now: Instant) -> Task<Message> {
+        match verb {
+            Verb::NewChat => self.sidebar(sidebar::Message::New, now),
+            Verb::Stop => self.chat(chat::Message::Stop, now),
+            Verb::FocusComposer => iced::widget::operation::focus(composer::EDITOR),
+            Verb::ToggleSidebar => self.toggle_sidebar(),
+            Verb::Attach => self.chat(chat::Message::Composer(composer::Message::Attach), now),
+            Verb::ShowChat => self.show(Screen::Chat),
+            Verb::ShowServers => self.show(Screen::Servers),
+            Verb::ShowModels => self.show(Screen::Models),
+            Verb::ShowLibrary => self.show(Screen::Library),
+            Verb::ShowSettings => self.show(Screen::Settings),
+            Verb::Approve if self.screen == Screen::Chat => self.chat(chat::Message::Decide(Decision::AllowOnce), now),
+            Verb::Deny if self.screen == Screen::Chat => self.chat(chat::Message::Decide(Decision::Deny), now),
+            Verb::Approve | Verb::Deny => Task::none(),
+            Verb::Quit => self.quit(),
+        }
+    }
+
+    fn toggle_sidebar(&mut self) -> Task<Message> {
+        self.sidebar.toggle(self.is_narrow());
+        Task::none()
+    }
+
+    fn show(&mut self, screen: Screen) -> Task<Message> {
+        self.screen = screen;
+        self.sidebar.over = false;
+        if screen == Screen::Chat { iced::widget::operation::focus(composer::EDITOR) } else { Task::none() }
+    }
+
+    fn fed(&mut self, message: feed::Message, now: Instant) -> Task<Message> {
+        match message {
+            feed::Message::Snapshot(facts) => self.refreshed(&facts, now),
+            feed::Message::Changed(event) => {
+                self.facts.apply(*event);
+                self.facts_changed(now);
+                Task::none()
+            }
+        }
+    }
+
+    fn refreshed(&mut self, facts: &Facts, now: Instant) -> Task<Message> {
+        let first = !self.facts.gathered;
+        self.facts = facts.clone();
+        if first && !self.facts.can_chat() && self.facts.conversations.is_empty() && self.smoke.is_none() {
+            self.screen = Screen::Welcome;
+        }
+        self.facts_changed(now);
+        self.applied();
+        if first && self.smoke.is_some() { Task::done(Message::Smoke(smoke::Message::Ready)) } else { Task::none() }
+    }
+
+    fn facts_changed(&mut self, now: Instant) {
+        let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
+        self.chat.facts_changed(&env);
+    }
+
+    /// Uses the settings as they are now.
+    fn applied(&mut self) {
+        let settings = &self.facts.settings;
+        let dark = match settings.theme.as_str() {
+            "dark" => true,
+            "light" => false,
+            _ => self.system_dark,
+        };
+        self.theme = appearance::theme(dark);
+        let language = Language::of_setting(&settings.language);
+        if language != self.locale.language() {
+            self.locale = Locale::new(language);
+        }
+    }
+
+    /// Asks every room again.
+    fn refresh(&self) -> Task<Message> {
+        let engine = self.engine.clone();
+        let work = self.engine.handle().spawn_blocking(move || Arc::new(Facts::gather(&engine)));
+        Task::perform(work, |facts| facts.ok()).and_then(|facts| Task::done(Message::Refreshed(facts)))
+    }
+
+    fn list(&self) -> Task<Message> {
+        let engine = self.engine.clone();
+        let work = self.engine.handle().spawn_blocking(move || engine.conversations().map_err(|error| error.to_string()));
+        Task::perform(work, |result| Message::Conversations(result.unwrap_or_else(|error| Err(error.to_string()))))
+    }
+
+    fn listed(&mut self, result: Result<Vec<Conversation>, String>) -> Task<Message> {
+        match result {
+            Ok(conversations) => self.facts.conversations = conversations,
+            Err(reason) => self.facts.errors.push(reason),
+        }
+        Task::none()
+    }
+
+    fn deleted(&mut self, conversation: ConversationId, result: Result<(), String>) -> Task<Message> {
+        match result {
+            Ok(()) => self.chat.forget(conversation),
+            Err(reason) => self.facts.errors.push(reason),
+        }
+        self.list()
+    }
+
+    fn sidebar(&mut self, message: sidebar::Message, now: Instant) -> Task<Message> {
+        match self.sidebar.update(message) {
+            sidebar::Action::None => Task::none(),
+            sidebar::Action::New => {
+                let shown = self.show(Screen::Chat);
+                Task::batch([shown, self.chat(chat::Message::New, now)])
+            }
+            sidebar::Action::Open(conversation) => {
+                let shown = self.show(Screen::Chat);
+                Task::batch([shown, self.with_chat(now, |chat, env| chat.show(conversation, env))])
+            }
+            sidebar::Action::Show(screen) => self.show(screen),
+            sidebar::Action::Delete(conversation) => self.delete(conversation),
+        }
+    }
+
+    fn delete(&mut self, conversation: ConversationId) -> Task<Message> {
+        // A turn of it is stopped first; it must not write into what is gone.
+        self.chat.forget(conversation);
+        let engine = self.engine.clone();
+        let work = self.engine.handle().spawn_blocking(move || engine.delete_conversation(conversation).map_err(|error| error.to_string()));
+        Task::perform(work, move |result| Message::Deleted(conversation, result.unwrap_or_else(|error| Err(error.to_string()))))
+    }
+
+    fn chat(&mut self, message: chat::Message, now: Instant) -> Task<Message> {
+        let ended = matches!(message, chat::Message::Ended(..));
+        let task = self.with_chat(now, |chat, env| chat.update(message, env));
+        if ended && self.smoke.is_some() { task.chain(Task::done(Message::Smoke(smoke::Message::Answered))) } else { task }
+    }
+
+    fn with_chat(&mut self, now: Instant, work: impl FnOnce(&mut Chat, &Env<'_>) -> chat::Action) -> Task<Message> {
+        let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
+        match work(&mut self.chat, &env) {
+            chat::Action::None => Task::none(),
+            chat::Action::Run(task) => task.map(Message::Chat),
+            chat::Action::Changed(task) => Task::batch([task.map(Message::Chat), self.list()]),
+            chat::Action::ShowModels => self.show(Screen::Models),
+        }
+    }
+
+    fn servers(&mut self, message: servers::Message, now: Instant) -> Task<Message> {
+        let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
+        match self.servers.update(message, &env) {
+            servers::Action::None => Task::none(),
+            servers::Action::Run(task) => task.map(Message::Servers),
+            servers::Action::Refresh => self.refresh(),
+        }
+    }
+
+    fn models(&mut self, message: models::Message, now: Instant) -> Task<Message> {
+        let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
+        match self.models.update(message, &env) {
+            models::Action::None => Task::none(),
+            models::Action::Run(task) => task.map(Message::Models),
+            models::Action::Use(id) => self.settings(settings::Message::Model(id), now),
+            models::Action::Refresh => self.refresh(),
+        }
+    }
+
+    fn library(&mut self, message: library::Message, now: Instant) -> Task<Message> {
+        let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
+        match self.library.update(message, &env) {
+            library::Action::None => Task::none(),
+            library::Action::Run(task) => task.map(Message::Library),
+            library::Action::Refresh => self.refresh(),
+        }
+    }
+
+    fn settings(&mut self, message: settings::Message, now: Instant) -> Task<Message> {
+        let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
+        match self.settings.update(message, &env) {
+            settings::Action::None => Task::none(),
+            settings::Action::Apply(values, task) => self.apply(*values, task),
+            settings::Action::Refresh => self.refresh(),
+        }
+    }
+
+    fn apply(&mut self, values: Values, task: Task<settings::Message>) -> Task<Message> {
+        self.facts.settings = values;
+        self.applied();
+        task.map(Message::Settings)
+    }
+
+    fn welcome(&mut self, message: welcome::Message, now: Instant) -> Task<Message> {
+        match message {
+            welcome::Message::Models(message) => self.models(message, now),
+            welcome::Message::Leave => self.show(Screen::Chat),
+            welcome::Message::FetchBoth => {
+                let settings = &self.facts.settings;
+                let wanted = [settings.chat_model.clone(), settings.embedding_model.clone()];
+                let missing = wanted.into_iter().filter(|id| self.facts.model(id).is_some() && !self.facts.is_ready(id));
+                let missing: Vec<String> = missing.collect();
+                Task::batch(missing.into_iter().map(|id| self.models(models::Message::Fetch(id), now)).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    fn dismiss_errors(&mut self) -> Task<Message> {
+        self.facts.errors.clear();
+        Task::none()
+    }
+
+    fn smoked(&mut self, message: smoke::Message, now: Instant) -> Task<Message> {
+        let Some(smoke) = &self.smoke else { return Task::none() };
+        match smoke.update(message, &self.facts, self.window.id) {
+            smoke::Action::Run(task) => task.map(Message::Smoke),
+            smoke::Action::Say(input) => self.with_chat(now, |chat, env| chat.send(input, env)),
+            smoke::Action::Quit => self.quit(),
+        }
+    }
+
+    /// Stops servers and turns within the budget, then ends.
+    fn quit(&mut self) -> Task<Message> {
+        if std::mem::replace(&mut self.closing, true) {
+            return Task::none();
+        }
+        self.chat = Chat::default();
+        let engine = self.engine.clone();
+        Task::perform(async move { engine.shutdown(Shutdown::Exit).await }, |()| Message::ShutDown)
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.window.size.width < appearance::width::NARROW
+    }
+}
+
+fn env<'a>(engine: &'a Engine, facts: &'a Facts, locale: &'a Locale, window: &Window, now: Instant) -> Env<'a> {
+    Env { engine, facts, locale, now, focused_since: window.focused_since }
+}
+
+/// What of the window system's events matters, whoever else took it.
+fn listened(event: Event, status: event::Status, window: iced::window::Id) -> Option<Message> {
+    match event {
+        Event::Window(event) => window::told(event).map(|told| Message::Window(window, told)),
+        Event::InputMethod(iced::advanced::input_method::Event::Preedit(text, _)) => Some(Message::Composing(!text.is_empty())),
+        Event::InputMethod(iced::advanced::input_method::Event::Commit(_) | iced::advanced::input_method::Event::Closed) => {
+            Some(Message::Composing(false))
+        }
+        Event::Keyboard(keyboard::Event::KeyPressed { key, modifiers, .. }) if status == event::Status::Ignored => {
+            verb::of_key(&key, modifiers).map(Message::Verb)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! The chat screen.
+
+mod approval;
+mod argument;
+mod attachment;
+pub mod composer;
+mod inspector;
+mod live;
+mod page;
+mod tool_call;
+mod transcript;
+mod turn;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use handrail_engine::approval::Decision;
+use handrail_engine::conversation::{Conversation, ConversationId, Message as Stored, MessageId, Passage};
+use handrail_engine::tool::CallId;
+use handrail_engine::turn::{Error, Event, Input, Outcome};
+use handrail_widgets::markdown;
+use iced::Task;
+use iced::widget::Id;
+
+use super::Env;
+use crate::desktop;
+use composer::Composer;
+use transcript::{Live, Transcript};
+use turn::Piece;
+
+/// The transcript, for scrolling.
+const LIST: Id = Id::new("transcript");
+
+/// The screen: the open conversation, and those whose turns still run.
+#[derive(Debug, Default)]
+pub struct Chat {
+    open: Option<ConversationId>,
+    talks: HashMap<ConversationId, Transcript>,
+    composer: Composer,
+    inspector: Option<Inspected>,
+    at_end: bool,
+    next_turn: u64,
+    error: Option<String>,
+}
+
+/// What the inspector shows: passages of a message, one of them or all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Inspected {
+    message: MessageId,
+    number: Option<usize>,
+}
+
+/// What happens on the screen.
+#[derive(Clone, Debug)]
+pub enum Message {
+    Composer(composer::Message),
+    New,
+    Begun(Result<Conversation, String>, Box<Input>),
+    Loaded(ConversationId, Result<Vec<Stored>, String>),
+    Turn(u64, Vec<Event>),
+    Ended(u64, Result<Outcome, Error>),
+    Stop,
+    Retry,
+    Card(CallId, tool_call::Message),
+    Decide(Decision),
+    Decided(Result<(), String>),
+    Fold(MessageId, usize),
+    Text(MessageId, markdown::Action),
+    CopyMessage(MessageId),
+    Cite(MessageId, usize),
+    ShowPassages(MessageId),
+    CloseInspector,
+    AtEnd(bool),
+    ToEnd,
+    ShowModels,
+    Dismiss,
+}
+
+/// What the app must do about it.
+#[derive(Debug)]
+pub enum Action {
+    None,
+    Run(Task<Message>),
+    /// Conversations changed: the list must be read again.
+    Changed(Task<Message>),
+    ShowModels,
+}
+
+impl Chat {
+    /// Which conversation is open.
+    #[must_use]
+    pub const fn open(&self) -> Option<ConversationId> {
+        self.open
+    }
+
+    /// Whether a turn of the open conversation runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.talk().is_some_and(|talk| talk.live.is_some())
+    }
+
+    /// Takes a message in.
+    pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
+        match message {
+            Message::Composer(message) => self.composed(message, env),
+            Message::New => self.begin_new(),
+            Message::Begun(result, input) => self.begun(result, *input, env),
+            Message::Loaded(conversation, result) => self.loaded(conversation, result, env),
+            Message::Turn(id, events) => self.heard(id, events, env),
+            Message::Ended(id, result) => self.ended(id, result),
+            Message::Stop => self.stop(),
+            Message::Retry => self.retry(env),
+            Message::Card(call, message) => self.card(&call, message, env),
+            Message::Decide(decision) => self.decide_first(decision, env),
+            Message::Decided(result) => self.decided(result),
+            Message::Fold(message, index) => self.fold(message, index),
+            Message::Text(message, action) => self.text(message, action),
+            Message::CopyMessage(message) => self.copy(message),
+            Message::Cite(message, number) => self.inspect(message, Some(number)),
+            Message::ShowPassages(message) => self.inspect(message, None),
+            Message::CloseInspector => self.close_inspector(),
+            Message::AtEnd(at_end) => self.moved(at_end),
+            Message::ToEnd => Action::Run(to_end()),
+            Message::ShowModels => Action::ShowModels,
+            Message::Dismiss => self.dismiss(),
+        }
+    }
+
+    fn talk(&self) -> Option<&Transcript> {
+        self.talks.get(&self.open?)
+    }
+
+    fn talk_mut(&mut self) -> Option<&mut Transcript> {
+        self.talks.get_mut(&self.open?)
+    }
+
+    fn composed(&mut self, message: composer::Message, env: &Env<'_>) -> Action {
+        match self.composer.update(message, env) {
+            composer::Action::None => Action::None,
+            composer::Action::Run(task) => Action::Run(task.map(Message::Composer)),
+            composer::Action::Stop => self.stop(),
+            composer::Action::Send(input) => self.send(input, env),
+        }
+    }
+
+    /// Attaches files that were dropped on the window.
+    pub fn dropped(&mut self, paths: Vec<PathBuf>, env: &Env<'_>) -> Action {
+        self.composed(composer::Message::Chosen(paths), env)
+    }
+
+    fn begin_new(&mut self) -> Action {
+        self.open = None;
+        self.inspector = None;
+        self.error = None;
+        Action::Run(iced::widget::operation::focus(composer::EDITOR))
+    }
+
+    /// Sends a message, in a new conversation where none is open.
+    pub fn send(&mut self, input: Input, env: &Env<'_>) -> Action {
+        self.error = None;
+        if !env.facts.can_chat() {
+            self.composer.restore(&input.text);
+            return Action::ShowModels;
+        }
+        if self.is_running() {
+            self.composer.restore(&input.text);
+            return Action::None;
+        }
+        match self.open {
+            Some(conversation) => self.start(conversation, input, env),
+            None => {
+                let engine = env.engine.clone();
+                let work = env.engine.handle().spawn_blocking(move || engine.new_conversation().map_err(|error| error.to_string()));
+                Action::Run(Task::perform(work, move |result| {
+                    let result = result.unwrap_or_else(|error| Err(error.to_string()));
+                    Message::Begun(result, Box::new(input.clone()))
+                }))
+            }
+        }
+    }
+
+    fn begun(&mut self, result: Result<Conversation, String>, input: Input, env: &Env<'_>) -> Action {
+        match result {
+            Ok(conversation) => {
+                self.open = Some(conversation.id);
+                self.start(conversation.id, input, env)
+            }
+            Err(reason) => {
+                self.composer.restore(&input.text);
+                self.error = Some(reason);
+                Action::None
+            }
+        }
+    }
+
+    fn start(&mut self, conversation: ConversationId, input: Input, env: &Env<'_>) -> Action {
+        self.next_turn += 1;
+        let talk = self.talks.entry(conversation).or_default();
+        talk.sent(&input);
+        let (task, handle) = live::run(env.engine, conversation, input, self.next_turn);
+        talk.live = Some(Live::new(self.next_turn, handle));
+        Action::Changed(task).with(to_end())
+    }
+
+    /// Opens a conversation.
+    pub fn show(&mut self, conversation: ConversationId, env: &Env<'_>) -> Action {
+        self.open = Some(conversation);
+        self.inspector = None;
+        self.error = None;
+        if self.talks.get(&conversation).is_some_and(|talk| talk.loaded) {
+            return Action::Run(to_end());
+        }
+        let engine = env.engine.clone();
+        let work = env.engine.handle().spawn_blocking(move || engine.messages(conversation).map_err(|error| error.to_string()));
+        Action::Run(Task::perform(work, move |result| Message::Loaded(conversation, result.unwrap_or_else(|error| Err(error.to_string())))))
+    }
+
+    /// Forgets a conversation that was deleted.
+    pub fn forget(&mut self, conversation: ConversationId) {
+        let _ = self.talks.remove(&conversation);
+        if self.open == Some(conversation) {
+            self.open = None;
+            self.inspector = None;
+        }
+    }
+
+    fn loaded(&mut self, conversation: ConversationId, result: Result<Vec<Stored>, String>, env: &Env<'_>) -> Action {
+        match result {
+            Ok(messages) => self.talks.entry(conversation).or_default().load(messages, env.facts),
+            Err(reason) => self.error = Some(reason),
+        }
+        Action::None
+    }
+
+    /// The conversation that a turn writes; none for a turn that was stopped.
+    fn writing(&mut self, turn: u64) -> Option<&mut Transcript> {
+        self.talks.values_mut().find(|talk| talk.live.as_ref().is_some_and(|live| live.id == turn))
+    }
+
+    fn heard(&mut self, turn: u64, events: Vec<Event>, env: &Env<'_>) -> Action {
+        let started = events.iter().any(|event| matches!(event, Event::Started { .. }));
+        if let Some(talk) = self.writing(turn) {
+            for event in events {
+                talk.heard(event, env.facts);
+            }
+        }
+        if started { Action::Changed(Task::none()) } else { Action::None }
+    }
+
+    fn ended(&mut self, turn: u64, result: Result<Outcome, Error>) -> Action {
+        if let Some(talk) = self.writing(turn) {
+            talk.ended(result.err().map(|error| error.to_string()));
+        }
+        Action::Changed(Task::none())
+    }
+
+    fn stop(&mut self) -> Action {
+        if let Some(talk) = self.talk_mut() {
+            talk.stopped();
+        }
+        Action::Changed(Task::none())
+    }
+
+    fn retry(&mut self, env: &Env<'_>) -> Action {
+        let question = self.talk().and_then(Transcript::last_question).map(turn::Entry::source);
+        match question {
+            Some(text) => self.send(Input { text, ..Input::default() }, env),
+            None => Action::None,
+        }
+    }
+
+    /// New facts came: calls may wait now, or no longer.
+    pub fn facts_changed(&mut self, env: &Env<'_>) {
+        for talk in self.talks.values_mut() {
+            talk.asked(env.facts);
+        }
+    }
+
+    fn card(&mut self, call: &CallId, message: tool_call::Message, env: &Env<'_>) -> Action {
+        let now = env.now;
+        let mut copied = None;
+        if let Some(talk) = self.talk_mut() {
+            talk.with_card(call, |card| match &message {
+                tool_call::Message::Shown => card.shown_at = card.shown_at.or(Some(now)),
+                tool_call::Message::Copy => copied = Some(card.details()),
+                other => card.toggle(other),
+            });
+        }
+        match message {
+            tool_call::Message::Decide(decision) => self.decide(call.clone(), decision, env),
+            tool_call::Message::Stop => self.stop(),
+            tool_call::Message::Copy => copied.map_or(Action::None, |text| Action::Run(iced::clipboard::write(text))),
+            tool_call::Message::Shown | tool_call::Message::Raw | tool_call::Message::Result | tool_call::Message::Always => Action::None,
+        }
+    }
+
+    fn decide_first(&mut self, decision: Decision, env: &Env<'_>) -> Action {
+        let waiting = self.talk_mut().and_then(Transcript::waiting).map(|card| card.record.call.id.clone());
+        waiting.map_or(Action::None, |call| self.decide(call, decision, env))
+    }
+
+    /// Answers the gate, if the person could see what they answer.
+    fn decide(&mut self, call: CallId, decision: Decision, env: &Env<'_>) -> Action {
+        let mut shown_at = None;
+        if let Some(talk) = self.talk_mut() {
+            talk.with_card(&call, |card| shown_at = card.shown_at.filter(|_| card.waiting.is_some()));
+        }
+        if !approval::counts(shown_at, env.focused_since, env.now) {
+            tracing::info!(%call, ?decision, "a decision came before its question could be read; ignored");
+            return Action::None;
+        }
+        let engine = env.engine.clone();
+        // The gate writes the decision to the database before it answers.
+        let work =
+            env.engine.handle().spawn_blocking(move || engine.approvals().decide(&call, decision).map_err(|error| error.to_string()));
+        Action::Run(Task::perform(work, |result| Message::Decided(result.unwrap_or_else(|error| Err(error.to_string())))))
+    }
+
+    fn decided(&mut self, result: Result<(), String>) -> Action {
+        if let Err(reason) = result {
+            self.error = Some(reason);
+        }
+        Action::None
+    }
+
+    fn fold(&mut self, message: MessageId, index: usize) -> Action {
+        let entry = self.talk_mut().and_then(|talk| talk.entries.iter_mut().find(|entry| entry.id == message));
+        if let Some(Piece::Reasoning(_, open)) = entry.and_then(|entry| entry.pieces.get_mut(index)) {
+            *open = !*open;
+        }
+        Action::None
+    }
+
+    fn text(&mut self, message: MessageId, action: markdown::Action) -> Action {
+        match action {
+            markdown::Action::Copy(text) => Action::Run(iced::clipboard::write(text)),
+            markdown::Action::Open(address) => match address.strip_prefix('#').and_then(|number| number.parse().ok()) {
+                Some(number) => self.inspect(message, Some(number)),
+                None => Action::Run(desktop::open_address(&address)),
+            },
+        }
+    }
+
+    fn copy(&mut self, message: MessageId) -> Action {
+        let entry = self.talk().and_then(|talk| talk.entries.iter().find(|entry| entry.id == message));
+        entry.map_or(Action::None, |entry| Action::Run(iced::clipboard::write(entry.source())))
+    }
+
+    fn inspect(&mut self, message: MessageId, number: Option<usize>) -> Action {
+        self.inspector = Some(Inspected { message, number });
+        Action::None
+    }
+
+    fn close_inspector(&mut self) -> Action {
+        self.inspector = None;
+        Action::None
+    }
+
+    fn moved(&mut self, at_end: bool) -> Action {
+        self.at_end = at_end;
+        Action::None
+    }
+
+    fn dismiss(&mut self) -> Action {
+        self.error = None;
+        if let Some(talk) = self.talk_mut() {
+            talk.error = None;
+        }
+        Action::None
+    }
+
+    /// The passages that the inspector shows.
+    fn inspected(&self) -> Option<Vec<&Passage>> {
+        let inspected = self.inspector?;
+        let talk = self.talk()?;
+        let passages = talk.passages_for(talk.position(inspected.message)?);
+        let shown = passages.iter().filter(|passage| inspected.number.is_none_or(|number| number == passage.number));
+        Some(shown.collect())
+    }
+}
+
+impl Action {
+    /// Adds a task.
+    fn with(self, more: Task<Message>) -> Self {
+        match self {
+            Self::Run(task) => Self::Run(Task::batch([task, more])),
+            Self::Changed(task) => Self::Changed(Task::batch([task, more])),
+            Self::None => Self::Run(more),
+            Self::ShowModels => Self::ShowModels,
+        }
+    }
+}
+
+fn to_end() -> Task<Message> {
+    iced::widget::operation::snap_to_end(LIST)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The composer: text, attachments, tool choice, send and stop.
+
+use std::path::PathBuf;
+
+use handrail_engine::conversation::Attachment;
+use handrail_engine::provider::ToolChoice;
+use handrail_engine::{rag, turn};
+use iced::keyboard::{Key, key::Named};
+use iced::widget::{Column, Id, button, column, container, pick_list, row, space, text_editor};
+use iced::{Center, Element, Fill, Pixels, Task};
+
+use super::super::{Env, Look};
+use super::attachment::{self, Attached};
+use crate::appearance::{SANS, size, space as gap, style};
+use crate::desktop;
+use crate::icon::{Icon, icon};
+use crate::piece;
+
+/// The text field, for focus.
+pub const EDITOR: Id = Id::new("composer");
+
+/// The composer.
+#[derive(Debug, Default)]
+pub struct Composer {
+    content: text_editor::Content,
+    attachments: Vec<Attached>,
+    choice: Choice,
+    /// Whether an input method is composing: then Enter belongs to it.
+    composing: bool,
+    next: u64,
+}
+
+/// Whether tools may be called, as a choice in a menu.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    #[default]
+    Auto,
+    None,
+    Required,
+}
+
+impl Choice {
+    const ALL: [Self; 3] = [Self::Auto, Self::None, Self::Required];
+
+    fn name(self, look: Look<'_>) -> String {
+        match self {
+            Self::Auto => look.t("composer-tools-auto"),
+            Self::None => look.t("composer-tools-none"),
+            Self::Required => look.t("composer-tools-required"),
+        }
+    }
+
+    fn wire(self) -> ToolChoice {
+        match self {
+            Self::Auto => ToolChoice::Auto,
+            Self::None => ToolChoice::None,
+            Self::Required => ToolChoice::Required,
+        }
+    }
+}
+
+/// A choice with its name, for the menu.
+#[derive(Clone, Debug, PartialEq)]
+struct Offer {
+    choice: Choice,
+    name: String,
+}
+
+impl std::fmt::Display for Offer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// What happens in the composer.
+#[derive(Clone, Debug)]
+pub enum Message {
+    Edited(text_editor::Action),
+    Submit,
+    Stop,
+    Attach,
+    Chosen(Vec<PathBuf>),
+    Attaching(u64, rag::Progress),
+    Attached(u64, Result<Attachment, rag::Error>),
+    Remove(u64),
+    Choose(Choice),
+    Composing(bool),
+}
+
+/// What the chat must do about it.
+#[derive(Debug)]
+pub enum Action {
+    None,
+    Run(Task<Message>),
+    Send(turn::Input),
+    Stop,
+}
+
+impl Composer {
+    /// Takes a message in.
+    pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
+        match message {
+            Message::Edited(action) => self.edited(action),
+            Message::Submit => self.submitted(),
+            Message::Stop => Action::Stop,
+            Message::Attach => Action::Run(desktop::choose_files(env.locale.t("composer-attach"), Message::Chosen)),
+            Message::Chosen(paths) => self.attach(paths, env),
+            Message::Attaching(id, progress) => self.attaching(id, progress),
+            Message::Attached(id, result) => self.attached(id, result),
+            Message::Remove(id) => self.remove(id),
+            Message::Choose(choice) => self.chosen(choice),
+            Message::Composing(composing) => self.composing_changed(composing),
+        }
+    }
+
+    /// Puts a message's text back, for another try.
+    pub fn restore(&mut self, text: &str) {
+        if self.content.text().trim().is_empty() {
+            self.content = text_editor::Content::with_text(text);
+        }
+    }
+
+    fn edited(&mut self, action: text_editor::Action) -> Action {
+        self.content.perform(action);
+        Action::None
+    }
+
+    fn submitted(&mut self) -> Action {
+        if self.composing || !self.can_send() {
+            return Action::None;
+        }
+        let text = self.content.text().trim().to_owned();
+        let attachments = self.attachments.drain(..).filter_map(Attached::into_ready).collect();
+        self.content = text_editor::Content::new();
+        let options = turn::Options { tool_choice: self.choice.wire(), ..turn::Options::default() };
+        Action::Send(turn::Input { text, attachments, options })
+    }
+
+    /// Whether there is something to send and nothing still being read.
+    fn can_send(&self) -> bool {
+        let written = !self.content.text().trim().is_empty();
+        written && !self.attachments.iter().any(Attached::is_reading)
+    }
+
+    /// Begins to read files.
+    pub fn attach(&mut self, paths: Vec<PathBuf>, env: &Env<'_>) -> Action {
+        let tasks = paths.into_iter().map(|path| {
+            self.next += 1;
+            let (attached, task) = attachment::read(env.engine, self.next, &path);
+            self.attachments.push(attached);
+            task
+        });
+        Action::Run(Task::batch(tasks.collect::<Vec<_>>()))
+    }
+
+    fn attaching(&mut self, id: u64, progress: rag::Progress) -> Action {
+        if let Some(attached) = self.attachments.iter_mut().find(|attached| attached.id == id) {
+            attached.progressed(progress);
+        }
+        Action::None
+    }
+
+    fn attached(&mut self, id: u64, result: Result<Attachment, rag::Error>) -> Action {
+        if let Some(attached) = self.attachments.iter_mut().find(|attached| attached.id == id) {
+            attached.finished(result);
+        }
+        Action::None
+    }
+
+    fn remove(&mut self, id: u64) -> Action {
+        // Dropping a file that is still being read stops its reader.
+        self.attachments.retain(|attached| attached.id != id);
+        Action::None
+    }
+
+    fn chosen(&mut self, choice: Choice) -> Action {
+        self.choice = choice;
+        Action::None
+    }
+
+    fn composing_changed(&mut self, composing: bool) -> Action {
+        self.composing = composing;
+        Action::None
+    }
+
+    /// Draws the composer.
+    pub fn view<'a>(&'a self, look: Look<'a>, running: bool, hovered: bool) -> Element<'a, Message> {
+        let placeholder = if hovered { look.t("composer-drop") } else { look.t("composer-placeholder") };
+        let editor = text_editor(&self.content)
+            .id(EDITOR)
+            .placeholder(placeholder)
+            .on_action(Message::Edited)
+            .key_binding(binding)
+            .font(SANS)
+            .size(size::BODY.0)
+            .line_height(Pixels(size::BODY.1))
+            .min_height(size::BODY.1 + 2.0 * gap::S)
+            .max_height(8.0 * size::BODY.1)
+            .padding([gap::S, gap::XS])
+            .style(style::editor);
+        let mut parts = Column::new().spacing(gap::S);
+        if !self.attachments.is_empty() {
+            let chips = self.attachments.iter().map(|attached| attached.view(look).map(Message::Remove));
+            parts = parts.push(iced::widget::Row::with_children(chips).spacing(gap::S).wrap());
+        }
+        let parts = parts.push(editor).push(self.tools(look, running));
+        container(parts).padding(gap::M).width(Fill).style(style::field(hovered)).into()
+    }
+
+    fn tools<'a>(&'a self, look: Look<'a>, running: bool) -> Element<'a, Message> {
+        let named = |choice: Choice| Offer { choice, name: choice.name(look) };
+        let menu = pick_list(Choice::ALL.map(named).to_vec(), Some(named(self.choice)), |named| Message::Choose(named.choice))
+            .text_size(size::UI.0)
+            .padding([gap::XS, gap::S])
+            .style(style::pick)
+            .menu_style(style::menu);
+        let attach = piece::icon_button(Icon::Attach, look.t("composer-attach"), Some(Message::Attach));
+        let model = piece::small(look.facts.chat_model_name(), look.roles);
+        let act = if running {
+            let stop = button(row![icon(Icon::Stop).size(13.0), piece::label(look.t("composer-stop"))].spacing(gap::S).align_y(Center));
+            stop.padding([gap::S - 1.0, gap::M]).style(style::secondary).on_press(Message::Stop)
+        } else {
+            let send = row![icon(Icon::Send).size(14.0), piece::label(look.t("composer-send"))].spacing(gap::S).align_y(Center);
+            button(send).padding([gap::S - 1.0, gap::M]).style(style::primary).on_press_maybe(self.can_send().then_some(Message::Submit))
+        };
+        let mut line = row![attach].spacing(gap::S).align_y(Center);
+        let tools: usize = look.facts.servers.iter().map(|server| server.tools.len()).sum();
+        if tools > 0 {
+            line = line.push(icon(Icon::Tools).size(14.0).color(look.roles.muted)).push(menu);
+        }
+        column![line.push(space().width(Fill)).push(model).push(act)].into()
+    }
+}
+
+/// Enter sends, with Shift it breaks the line; combinations with Ctrl or Command that the editor does not know are
+/// left to the app's shortcuts.
+fn binding(press: text_editor::KeyPress) -> Option<text_editor::Binding<Message>> {
+    let focused = matches!(press.status, text_editor::Status::Focused { .. });
+    if focused && press.key == Key::Named(Named::Enter) && !press.modifiers.shift() {
+        return Some(text_editor::Binding::Custom(Message::Submit));
+    }
+    let editing = ["a", "c", "v", "x"].iter().any(|letter| press.key == Key::Character((*letter).into()));
+    if press.modifiers.command() && matches!(press.key, Key::Character(_)) && !editing {
+        return None;
+    }
+    text_editor::Binding::from_key_press(press)
+}
+
+#[cfg(test)]
+impl Composer {
+    pub fn typed(&mut self, text: &str) {
+        self.content = text_editor::Content::with_text(text);
+    }
+
+    pub fn written(&self) -> String {
+        self.content.text()
+    }
+}
