@@ -88,10 +88,9 @@ fn pieces(text: &str) -> Vec<Range<usize>> {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        if end < text.len() {
-            if let Some(space) = text[start..end].rfind(char::is_whitespace).filter(|at| *at > 0) {
-                end = start + space;
-            }
+        let space = text[start..end].rfind(char::is_whitespace).filter(|at| *at > 0 && end < text.len());
+        if let Some(space) = space {
+            end = start + space;
         }
         pieces.push(start..end);
         start = end;

@@ -20,8 +20,19 @@ pub struct Retrieved {
     pub passages: Vec<Passage>,
     /// How they were found and what was left out, in one sentence.
     pub reason: String,
-    /// The two legs of the search.
-    pub legs: Vec<Leg>,
+    /// What each way gave to each passage, in the order of the passages.
+    pub legs: Vec<Legs>,
+    /// The two ways of the search and their own best chunks.
+    pub ways: Vec<Leg>,
+}
+
+/// What the two ways gave to one passage.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Legs {
+    /// Its BM25 score, where the words found it.
+    pub words: Option<f32>,
+    /// Its cosine, where it has a vector.
+    pub cosine: Option<f32>,
 }
 
 /// A way to search.
@@ -35,7 +46,7 @@ pub enum Way {
 }
 
 /// What one way found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Leg {
     /// Which.
     pub way: Way,
@@ -46,7 +57,7 @@ pub struct Leg {
 }
 
 /// A chunk that one way found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LegHit {
     /// The document.
     pub document: DocumentId,
@@ -87,15 +98,15 @@ pub(super) fn search(
     let (by_vector, no_vectors) = vector_leg(store, meaning, &contents, query, &by_words)?;
     let weight = weight(meaning.map(|meaning| meaning.embedder), query);
     let scored = rank::fuse(Some(&by_words), Some(&by_vector), weight);
-    let passages = passages(store, &sources, &scored, most)?;
+    let (passages, legs) = passages(store, &sources, &scored, most)?;
     let word_hits: Vec<(ChunkId, f32)> = by_words.iter().take(most).map(|found| (found.chunk, found.score)).collect();
     let vector_hits: Vec<(ChunkId, f32)> = by_vector.iter().take(most).copied().collect();
     let reason = reason(&passages, no_words.as_deref(), no_vectors.as_deref());
-    let legs = vec![
+    let ways = vec![
         Leg { way: Way::Words, skipped: no_words, hits: hits(store, &sources, &word_hits)? },
         Leg { way: Way::Vectors, skipped: no_vectors, hits: hits(store, &sources, &vector_hits)? },
     ];
-    Ok(Retrieved { passages, reason, legs })
+    Ok(Retrieved { passages, reason, legs, ways })
 }
 
 struct Source<'a> {
@@ -160,12 +171,17 @@ fn weight(embedder: Option<&dyn Embedder>, query: &str) -> f32 {
     rank::vector_weight(pieces, count)
 }
 
-fn passages(store: &Store, sources: &HashMap<ContentId, Source<'_>>, scored: &[Scored], most: usize) -> Result<Vec<Passage>, Error> {
+fn passages(
+    store: &Store,
+    sources: &HashMap<ContentId, Source<'_>>,
+    scored: &[Scored],
+    most: usize,
+) -> Result<(Vec<Passage>, Vec<Legs>), Error> {
     // Some fall out as doubles: take enough, but read no more texts than needed.
     let candidates: Vec<ChunkId> = scored.iter().take(most.saturating_mul(4)).map(|scored| scored.chunk).collect();
     let rows: HashMap<ChunkId, ChunkRow> = store.chunk_rows(&candidates)?.into_iter().map(|row| (row.id, row)).collect();
     let mut chosen: Vec<(ContentId, (usize, usize), HashSet<String>)> = Vec::new();
-    let mut passages: Vec<Passage> = Vec::new();
+    let (mut passages, mut legs): (Vec<Passage>, Vec<Legs>) = (Vec::new(), Vec::new());
     for scored in scored {
         if passages.len() == most {
             break;
@@ -187,9 +203,10 @@ fn passages(store: &Store, sources: &HashMap<ContentId, Source<'_>>, scored: &[S
             text,
             score: scored.score,
         });
+        legs.push(Legs { words: scored.words, cosine: scored.cosine });
         chosen.push((row.content, span, terms));
     }
-    Ok(passages)
+    Ok((passages, legs))
 }
 
 /// A chunk without what chosen neighbours hold already; `None` when too little is left.

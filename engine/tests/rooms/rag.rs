@@ -1,4 +1,5 @@
 //! The library from a file to a cited passage.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -156,9 +157,10 @@ async fn a_pdf_becomes_passages_with_pages_and_places() {
     let by_span: String = text.chars().skip(first.span.0).take(first.span.1 - first.span.0).collect();
     assert_eq!(by_span, first.text);
     assert_eq!(
-        found.legs.iter().map(|leg| (leg.way, leg.skipped.is_none())).collect::<Vec<_>>(),
+        found.ways.iter().map(|leg| (leg.way, leg.skipped.is_none())).collect::<Vec<_>>(),
         [(Way::Words, true), (Way::Vectors, true)]
     );
+    assert!(found.legs.len() == found.passages.len() && found.legs[0].words.is_some() && found.legs[0].cosine.is_some());
     let at = text.chars().collect::<Vec<_>>().windows(8).position(|w| w.iter().collect::<String>() == "warranty").unwrap();
     let anchors = place.library.places(document.id, (at, at + 8)).unwrap();
     assert_eq!((anchors.len(), anchors[0].page), (1, Some(3)));
@@ -190,7 +192,7 @@ async fn without_an_embedder_words_are_enough_and_one_that_comes_later_fills_in(
     assert!(partly(&document).contains("no embedding model"), "{document:?}");
     let found = place.library.retrieve(&[document.id], "XC23", 3).unwrap();
     assert!(found.passages[0].text.contains("XC23"));
-    assert!(found.reason.contains("words only") && found.legs[1].skipped.is_some(), "{found:?}");
+    assert!(found.reason.contains("words only") && found.ways[1].skipped.is_some(), "{found:?}");
 
     let mut events = place.library.subscribe();
     let embedder = Trigrams::new();

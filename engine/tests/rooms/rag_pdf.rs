@@ -1,4 +1,5 @@
 //! A small PDF writer for tests: text at places in a standard font, images, and files that mean harm.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write as _;
 

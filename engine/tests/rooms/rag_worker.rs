@@ -1,4 +1,5 @@
 //! The parser child on real and on hostile files: what can be read is read, and nothing harms or holds the parent.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
