@@ -49,7 +49,7 @@ fn imports(text: &str, rooms: &[String]) -> BTreeSet<String> {
                 }
                 found.extend(names.split(',').filter_map(|name| name.trim().split("::").next()).map(str::to_owned));
             } else {
-                found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+                let _ = found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
             }
         }
     }
