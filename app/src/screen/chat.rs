@@ -38,7 +38,8 @@ pub struct Chat {
     talks: HashMap<ConversationId, Transcript>,
     composer: Composer,
     inspector: Option<Inspected>,
-    at_end: bool,
+    /// Whether the reader is not at the end.
+    away: bool,
     next_turn: u64,
     error: Option<String>,
 }
@@ -357,7 +358,7 @@ impl Chat {
     }
 
     fn moved(&mut self, at_end: bool) -> Action {
-        self.at_end = at_end;
+        self.away = !at_end;
         Action::None
     }
 
