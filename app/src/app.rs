@@ -263,7 +263,7 @@ impl App {
     fn refresh(&self) -> Task<Message> {
         let engine = self.engine.clone();
         let work = self.engine.handle().spawn_blocking(move || Arc::new(Facts::gather(&engine)));
-        Task::perform(work, |facts| facts.ok()).and_then(|facts| Task::done(Message::Refreshed(facts)))
+        Task::perform(work, Result::ok).and_then(|facts| Task::done(Message::Refreshed(facts)))
     }
 
     fn list(&self) -> Task<Message> {

@@ -5,9 +5,10 @@ use iced::{Element, Fill};
 
 use super::{App, Message};
 use crate::appearance::{self, space as gap, style};
-use crate::icon::Icon;
+use crate::icon::{Icon, icon};
 use crate::piece;
 use crate::screen::{Look, Screen, welcome};
+use crate::verb::Verb;
 
 impl App {
     /// Draws a window.
@@ -23,13 +24,18 @@ impl App {
         if self.screen == Screen::Welcome {
             return page.into();
         }
+        // Each part keeps its place, shown or not, so that none loses its state when another comes or goes.
         let sidebar = || self.sidebar.view(look, self.screen, self.chat.open()).map(Message::Sidebar);
-        if look.narrow && self.sidebar.over {
+        let nothing = || Element::from(space());
+        let beside = if look.narrow || self.sidebar.hidden { nothing() } else { sidebar() };
+        let over = if look.narrow && self.sidebar.over {
             // What lies beside the sidebar closes it.
-            let rest = iced::widget::mouse_area(space().width(Fill).height(Fill)).on_press(Message::Verb(crate::verb::Verb::ToggleSidebar));
-            return Stack::with_children([page.into(), row![iced::widget::opaque(sidebar()), rest].into()]).into();
-        }
-        if look.narrow || self.sidebar.hidden { page.into() } else { row![sidebar(), page].into() }
+            let rest = iced::widget::mouse_area(space().width(Fill).height(Fill)).on_press(Message::Verb(Verb::ToggleSidebar));
+            row![iced::widget::opaque(sidebar()), rest].into()
+        } else {
+            nothing()
+        };
+        Stack::with_children([row![beside, page].into(), over]).into()
     }
 
     fn page<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
@@ -41,20 +47,22 @@ impl App {
             Screen::Library => self.library.view(look).map(Message::Library),
             Screen::Settings => self.settings.view(look).map(Message::Settings),
         };
-        let mut parts = column![];
+        let nothing = || Element::from(space());
         let hidden = look.narrow || self.sidebar.hidden;
-        if hidden && self.screen != Screen::Welcome {
-            let toggle = Message::Verb(crate::verb::Verb::ToggleSidebar);
-            let toggle = button(crate::icon::icon(Icon::Sidebar)).padding(gap::S).style(style::quiet).on_press(toggle);
-            parts = parts.push(container(toggle).padding(gap::XS));
-        }
-        if !self.facts.errors.is_empty() {
-            let reasons = self.facts.errors.join("\n");
+        let toggle = if hidden && self.screen != Screen::Welcome {
+            let toggle = button(icon(Icon::Sidebar)).padding(gap::S).style(style::quiet).on_press(Message::Verb(Verb::ToggleSidebar));
+            container(toggle).padding(gap::XS).into()
+        } else {
+            nothing()
+        };
+        let banner = if self.facts.errors.is_empty() {
+            nothing()
+        } else {
             let dismiss = vec![piece::quiet(look.t("app-dismiss"), Some(Message::DismissErrors))];
-            let words = look.t("app-errors");
-            let banner = piece::banner((Icon::Warning, |roles| roles.warning), words, Some(reasons), dismiss, look.roles);
-            parts = parts.push(container(banner).padding(gap::M));
-        }
-        parts.push(screen).into()
+            let reasons = Some(self.facts.errors.join("\n"));
+            let banner = piece::banner((Icon::Warning, |roles| roles.warning), look.t("app-errors"), reasons, dismiss, look.roles);
+            container(banner).padding(gap::M).into()
+        };
+        column![toggle, banner, screen].into()
     }
 }

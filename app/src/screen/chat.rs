@@ -38,7 +38,8 @@ pub struct Chat {
     talks: HashMap<ConversationId, Transcript>,
     composer: Composer,
     inspector: Option<Inspected>,
-    at_end: bool,
+    /// Whether the reader is not at the end.
+    away: bool,
     next_turn: u64,
     error: Option<String>,
 }
@@ -66,7 +67,7 @@ pub enum Message {
     Decided(Result<(), String>),
     Fold(MessageId, usize),
     Text(MessageId, markdown::Action),
-    CopyMessage(MessageId),
+    CopyAnswer(MessageId),
     Cite(MessageId, usize),
     ShowPassages(MessageId),
     CloseInspector,
@@ -115,7 +116,7 @@ impl Chat {
             Message::Decided(result) => self.decided(result),
             Message::Fold(message, index) => self.fold(message, index),
             Message::Text(message, action) => self.text(message, action),
-            Message::CopyMessage(message) => self.copy(message),
+            Message::CopyAnswer(message) => self.copy(message),
             Message::Cite(message, number) => self.inspect(message, Some(number)),
             Message::ShowPassages(message) => self.inspect(message, None),
             Message::CloseInspector => self.close_inspector(),
@@ -357,7 +358,7 @@ impl Chat {
     }
 
     fn moved(&mut self, at_end: bool) -> Action {
-        self.at_end = at_end;
+        self.away = !at_end;
         Action::None
     }
 

@@ -204,7 +204,7 @@ impl State {
             }
         }
         self.anchor = Anchor::End;
-        Some(self.from_end(measure, geometry))
+        Some(self.rest_on_end(measure, geometry))
     }
 
     /// Moves an anchor to the item that really is at the top.
@@ -246,7 +246,7 @@ impl State {
     }
 
     /// The first item on screen when the end is at the bottom; everything starts at the top when it fits.
-    fn from_end<Message>(&mut self, measure: &mut Measure<'_, '_, Message>, geometry: &Geometry) -> (usize, f32) {
+    fn rest_on_end<Message>(&mut self, measure: &mut Measure<'_, '_, Message>, geometry: &Geometry) -> (usize, f32) {
         let mut y = geometry.size.height - geometry.padding + geometry.spacing;
         let mut index = measure.keys.len();
         while index > 0 && y > 0.0 {

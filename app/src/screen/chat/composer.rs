@@ -6,7 +6,7 @@ use handrail_engine::conversation::Attachment;
 use handrail_engine::provider::ToolChoice;
 use handrail_engine::{rag, turn};
 use iced::keyboard::{Key, key::Named};
-use iced::widget::{Column, Id, button, column, container, pick_list, row, space, text_editor};
+use iced::widget::{Id, button, column, container, pick_list, row, space, text_editor};
 use iced::{Center, Element, Fill, Pixels, Task};
 
 use super::super::{Env, Look};
@@ -198,12 +198,14 @@ impl Composer {
             .max_height(8.0 * size::BODY.1)
             .padding([gap::S, gap::XS])
             .style(style::editor);
-        let mut parts = Column::new().spacing(gap::S);
-        if !self.attachments.is_empty() {
-            let chips = self.attachments.iter().map(|attached| attached.view(look).map(Message::Remove));
-            parts = parts.push(iced::widget::Row::with_children(chips).spacing(gap::S).wrap());
-        }
-        let parts = parts.push(editor).push(self.tools(look, running));
+        // The line of attachments is always there, or the editor would change its place and lose the focus.
+        let chips = self.attachments.iter().map(|attached| attached.view(look).map(Message::Remove));
+        let chips: Element<'a, Message> = if self.attachments.is_empty() {
+            space().into()
+        } else {
+            container(iced::widget::Row::with_children(chips).spacing(gap::S).wrap()).padding(iced::Padding::ZERO.bottom(gap::S)).into()
+        };
+        let parts = column![chips, editor, self.tools(look, running)];
         container(parts).padding(gap::M).width(Fill).style(style::field(hovered)).into()
     }
 

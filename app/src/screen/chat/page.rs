@@ -21,17 +21,16 @@ impl Chat {
             _ => self.empty(look),
         };
         let composer = self.composer.view(look, self.is_running(), hovered).map(Message::Composer);
-        let below = column![].extend(self.notices(look)).push(composer).spacing(gap::S).max_width(width::READING);
+        // Each part keeps its place, shown or not: a part that moved would lose its state, such as focus and scroll.
+        let notices = column![].extend(self.notices(look)).spacing(gap::S);
+        let below = column![notices, composer].spacing(gap::S).max_width(width::READING);
         let below = container(below).center_x(Fill).padding([gap::M, gap::XL]);
         let page = column![self.head(look), transcript, below].width(Fill).height(Fill);
-        match self.inspected() {
-            Some(passages) if look.narrow => {
-                let panel = inspector::view(passages, look);
-                Stack::with_children([page.into(), container(panel).align_right(Fill).height(Fill).into()]).into()
-            }
-            Some(passages) => row![page, inspector::view(passages, look)].into(),
-            None => page.into(),
-        }
+        let panel = self.inspected().map(|passages| inspector::view(passages, look));
+        let (beside, over) = if look.narrow { (None, panel) } else { (panel, None) };
+        let nothing = || Element::from(space());
+        let over = over.map_or_else(nothing, |panel| container(iced::widget::opaque(panel)).align_right(Fill).height(Fill).into());
+        Stack::with_children([row![page, beside.unwrap_or_else(nothing)].into(), over]).into()
     }
 
     fn head<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
@@ -68,12 +67,13 @@ impl Chat {
             0.4,
         ));
         let list: Element<'a, Message> = list.on_end(Message::AtEnd).into();
-        if self.at_end {
-            return container(list).height(Fill).into();
-        }
-        let jump =
-            container(piece::secondary(look.t("chat-to-end"), Some(Message::ToEnd))).center_x(Fill).align_bottom(Fill).padding(gap::S);
-        Stack::with_children([list, jump.into()]).height(Fill).into()
+        let jump: Element<'a, Message> = if self.away {
+            let button = piece::secondary(look.t("chat-to-end"), Some(Message::ToEnd));
+            container(button).center_x(Fill).align_bottom(Fill).padding(gap::S).into()
+        } else {
+            space().into()
+        };
+        Stack::with_children([list, jump]).height(Fill).into()
     }
 
     fn empty<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {

@@ -209,7 +209,7 @@ impl Entry {
     fn actions<'a>(&'a self, look: Look<'a>, live: bool) -> Option<Element<'a, Message>> {
         let has_text = self.pieces.iter().any(|piece| matches!(piece, Piece::Text(_)));
         (has_text && !live).then(|| {
-            let copy = piece::icon_button(Icon::Copy, look.t("chat-copy"), Some(Message::CopyMessage(self.id)));
+            let copy = piece::icon_button(Icon::Copy, look.t("chat-copy"), Some(Message::CopyAnswer(self.id)));
             let mut line = row![copy].spacing(gap::S).align_y(Center);
             if let Some(usage) = &self.usage {
                 let speed = format!("{:.1}", usage.tokens_per_second);
