@@ -14,8 +14,11 @@ const KEPT: usize = 7;
 /// arguments.
 pub fn start(data_dir: &Path) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,handrail=info,handrail_engine=info,rmcp=warn"));
+    let folder = data_dir.join("logs");
+    // Where the folder cannot be made, the file cannot be opened either, and stderr is what is left.
+    let _ = std::fs::create_dir_all(&folder);
     let builder = tracing_appender::rolling::Builder::new().rotation(tracing_appender::rolling::Rotation::DAILY);
-    let file = builder.filename_prefix("handrail").filename_suffix("log").max_log_files(KEPT).build(data_dir.join("logs"));
+    let file = builder.filename_prefix("handrail").filename_suffix("log").max_log_files(KEPT).build(folder);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     // Logging is started once; without a file it goes to stderr alone.
     let _ = match file {

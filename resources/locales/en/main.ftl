@@ -122,7 +122,7 @@ model-others-failed = Sources that failed before:
 model-no-source = No source worked. You can try again, or choose a file that you have.
 
 servers-title = Servers
-servers-about = MCP servers give the model tools. Every call asks you first.
+servers-about = MCP servers give the model tools. No call runs that you did not allow.
 servers-config-error = The server configuration is not used; the file is left as it is
 servers-error = That did not work
 servers-empty = No servers yet. Paste the configuration of one below; the text that most servers show in their instructions works as it is.

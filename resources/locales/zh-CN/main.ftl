@@ -118,7 +118,7 @@ model-others-failed = 之前失败的来源：
 model-no-source = 所有来源都失败了。可以重试，或选择已有的文件。
 
 servers-title = 服务器
-servers-about = MCP 服务器为模型提供工具。每次调用都会先问你。
+servers-about = MCP 服务器为模型提供工具。未经你允许，任何调用都不会运行。
 servers-config-error = 服务器配置无法使用；文件保持原样
 servers-error = 操作没有成功
 servers-empty = 还没有服务器。把服务器的配置粘贴到下面；大多数服务器说明里给出的文本可以直接使用。

@@ -122,7 +122,8 @@ impl Transcript {
     fn answering(&mut self, message: MessageId) {
         let _ = self.entry(message);
         if let Some(live) = &mut self.live {
-            live.prefill = None;
+            // The prompt is read after this.
+            live.answering = false;
         }
     }
 
@@ -130,6 +131,7 @@ impl Transcript {
     fn entry(&mut self, message: MessageId) -> &mut Entry {
         if let Some(live) = &mut self.live {
             live.answering = true;
+            live.prefill = None;
         }
         let index = self.entries.iter().rposition(|entry| entry.id == message);
         let index = index.unwrap_or_else(|| {
