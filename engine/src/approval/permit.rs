@@ -53,13 +53,6 @@ impl Permit {
         &self.call
     }
 
-    /// Spends the permit and gives the call that may run. A tool uses [`Permit::spend_for`], which also checks that the
-    /// permit is for that tool.
-    #[must_use]
-    pub fn spend(self) -> Call {
-        self.call
-    }
-
     /// Spends the permit for exactly this tool and gives the arguments that may run.
     pub fn spend_for(self, tool: &ToolId) -> Result<Value, tool::Error> {
         if self.call.tool != *tool {

@@ -194,6 +194,7 @@ impl Manager {
             gone
         };
         for (id, connection) in gone {
+            self.forget_approvals(&id);
             let _ = self.inner.events.send(Event::Removed(id));
             let _stopping = runtime.spawn(async move { connection.stop(STOP).await });
         }
@@ -205,13 +206,25 @@ impl Manager {
             if *before != entry {
                 // Words about a server or its switch are no reason to restart it.
                 let same = before.config.transport == entry.config.transport && before.problem == entry.problem;
-                if same { connection.describe(entry) } else { connection.configure(entry) }
+                if same {
+                    connection.describe(entry);
+                } else {
+                    self.forget_approvals(&id);
+                    connection.configure(entry);
+                }
             }
             return;
         }
         let connection = Connection::new(id.clone(), entry, self.inner.events.clone(), self.inner.store.clone(), runtime);
         let _ = self.inner.events.send(Event::Changed(Box::new(connection.view())));
         let _ = servers.connections.insert(id, connection);
+    }
+
+    /// What was allowed for a server was allowed for its command or address, not for its name.
+    fn forget_approvals(&self, server: &ServerId) {
+        if let Err(error) = self.inner.store.forget_server_approvals(server) {
+            tracing::error!(%error, %server, "the approvals of a changed server could not be taken back");
+        }
     }
 
     /// Starts every active server, without waiting.

@@ -53,8 +53,26 @@ pub fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         }
         Command::Index { dir, linear } => {
             let report = handrail_engine::index::bench::run(dir, *linear)?;
-            output.result(&report, || report.to_string());
+            output.result(&report, || index_table(&report));
             Ok(())
         }
     }
+}
+
+fn index_table(report: &handrail_engine::index::bench::Report) -> String {
+    let head = format!(
+        "{} of {} × {} vectors ({}), {} queries, one thread: built in {:.2} s, {} bytes per vector",
+        report.index,
+        report.vectors,
+        report.dimension,
+        report.metric,
+        report.queries,
+        report.build_seconds,
+        report.bytes / report.vectors.max(1)
+    );
+    let points = report.points.iter().map(|point| {
+        let breadth = if point.breadth == 0 { String::new() } else { format!("ef {:>4}  ", point.breadth) };
+        format!("{breadth}recall@10 {:.4}  {:>8.0} queries/s", point.recall_at_10, point.queries_per_second)
+    });
+    std::iter::once(head).chain(points).collect::<Vec<_>>().join("\n")
 }

@@ -134,7 +134,7 @@ async fn run_gated(engine: &Engine, tool: &Arc<GatedTool>, arguments: Value, app
     let conversation = ConversationId::fresh();
     let cancel = CancellationToken::new();
     let answering = tokio::spawn(super::ask::answer_approvals(engine.approvals().clone(), conversation, approve));
-    let permit = engine.approvals().admit(&call, definition, conversation, &cancel).await;
+    let permit = engine.approvals().on_behalf_of("the command line").admit(&call, definition, conversation, &cancel).await;
     answering.abort();
     let permit = permit?;
     output.note(&format!("▶ {} {} ({})", call.tool, canonical_json(&call.arguments), permit.by()));
