@@ -4,7 +4,6 @@ use handrail_engine::conversation::Part;
 use handrail_engine::provider::scripted::Scripted;
 use handrail_engine::turn::{Ended, Event};
 use handrail_tests::{Sandbox, pdf};
-use sipper::Sipper as _;
 
 use crate::{input, without_tools};
 

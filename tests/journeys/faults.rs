@@ -7,7 +7,6 @@ use handrail_engine::mcp::State;
 use handrail_engine::{Config, Engine};
 use handrail_tests::{Sandbox, models, pdf, program};
 use serde_json::json;
-use sipper::Sipper as _;
 
 #[test]
 fn a_broken_server_configuration_is_named_and_left_untouched() {
@@ -68,7 +67,7 @@ fn a_model_file_with_a_wrong_checksum_is_not_used() {
     std::fs::create_dir_all(&copy).unwrap();
     for entry in std::fs::read_dir(&source).unwrap() {
         let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        let _bytes = std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
     let gguf = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|e| e == "gguf")).unwrap();
     let mut bytes = std::fs::read(&gguf).unwrap();

@@ -5,7 +5,6 @@ use handrail_engine::conversation::Part;
 use handrail_engine::provider::scripted::Scripted;
 use handrail_tests::{Sandbox, pdf};
 use serde_json::json;
-use sipper::Sipper as _;
 
 use crate::input;
 

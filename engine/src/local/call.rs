@@ -49,12 +49,6 @@ pub struct CallText {
 }
 
 impl CallText {
-    /// Calls that are whole.
-    #[must_use]
-    pub fn finished(&self) -> usize {
-        self.finished
-    }
-
     /// The position inside the arguments, if it is there.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
@@ -118,7 +112,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        (names, arguments, call.finished())
+        (names, arguments, call.finished)
     }
 
     #[test]
@@ -143,6 +137,6 @@ mod tests {
         assert_eq!(call.position().unwrap().in_text(), Some(false));
         let _ = call.push("\"");
         assert_eq!(call.position().unwrap().in_text(), None);
-        assert_eq!(call.finished(), 0);
+        assert_eq!(call.finished, 0);
     }
 }

@@ -97,6 +97,7 @@ impl Decoder {
         &self.config
     }
 
+    #[cfg(test)]
     /// Batches of at least this many tokens multiply dequantized weights; smaller ones the quantized blocks.
     pub fn set_dense_from(&mut self, tokens: usize) {
         self.dense_from = tokens;

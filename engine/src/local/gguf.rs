@@ -105,12 +105,6 @@ impl Gguf {
         Ok(())
     }
 
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// `general.architecture`.
     pub fn architecture(&self) -> Result<&str, Error> {
         self.text("general.architecture")

@@ -51,6 +51,7 @@ impl Cache {
 
     /// Whether it holds nothing.
     #[must_use]
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -61,11 +62,13 @@ impl Cache {
     }
 
     /// Forgets everything.
+    #[cfg_attr(not(test), expect(dead_code, reason = "requests append and truncate so far; branches of a conversation will need it"))]
     pub fn reset(&mut self) {
         self.len = 0;
     }
 
     /// An independent copy.
+    #[cfg_attr(not(test), expect(dead_code, reason = "requests append and truncate so far; branches of a conversation will need it"))]
     pub fn fork(&self) -> Result<Self> {
         let lanes = self.lanes.iter().map(|lane| lane.resized(self.shape, self.capacity, self.len)).collect::<Result<Vec<_>>>()?;
         Ok(Self { shape: self.shape, lanes, capacity: self.capacity, len: self.len })

@@ -19,7 +19,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::catalogue::{Catalogue, Entry, Kind, Offer};
 use super::download::record::Record;
-use super::download::{self, Endpoints, Fetched, Job, Progress, location, size_words, whole};
+use super::download::{self, Endpoints, Fetched, Job, Progress, location, size_words};
 use super::{chat, encoder};
 use crate::embedding::{self, Embedder};
 use crate::provider::{self, Provider};

@@ -93,7 +93,7 @@ pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Resu
     }
     let outcome = turn.await;
     approvals.abort();
-    outcome?;
+    let _ = outcome?;
     match ended {
         Some(Ended::Answered { .. }) => Ok(()),
         Some(Ended::Stopped) => Err(Failure::new("the turn was stopped")),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use handrail_engine::Engine;
-use handrail_engine::approval::{Decision, GatedTool};
+use handrail_engine::approval::GatedTool;
 use handrail_engine::conversation::ConversationId;
 use handrail_engine::mcp::{ServerView, State};
 use handrail_engine::tool::{Call, CallId, Control, ServerId, canonical_json};
