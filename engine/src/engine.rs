@@ -104,7 +104,8 @@ impl Engine {
     pub fn start(config: Config) -> Result<Self, Error> {
         // A second call finds the provider installed; that is no fault.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        std::fs::create_dir_all(&config.data_dir).map_err(|error| Error::DataDir { path: config.data_dir.clone(), reason: error.to_string() })?;
+        std::fs::create_dir_all(&config.data_dir)
+            .map_err(|error| Error::DataDir { path: config.data_dir.clone(), reason: error.to_string() })?;
         let (settings, settings_error) = match Settings::load(&config.data_dir.join("settings.toml")) {
             Ok(settings) => (settings, None),
             Err(error) => (Settings::default(), Some(error)),

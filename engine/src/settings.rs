@@ -83,7 +83,8 @@ impl Settings {
         if !(0.0..=1.0).contains(&self.routing_share) {
             return Err(wrong("routing_share", "must be from 0 to 1"));
         }
-        for (field, value) in [("turn_steps", self.turn_steps), ("passages", self.passages), ("max_answer_tokens", self.max_answer_tokens)] {
+        for (field, value) in [("turn_steps", self.turn_steps), ("passages", self.passages), ("max_answer_tokens", self.max_answer_tokens)]
+        {
             if value == 0 {
                 return Err(wrong(field, "must be at least 1"));
             }

@@ -3,8 +3,8 @@
 //! One connection behind a mutex, WAL mode. Each part of the store keeps its own tables and migrations in its own
 //! file; [`Store::open`] runs them in order.
 
-mod conversations;
 mod approvals;
+mod conversations;
 mod documents;
 mod ledger;
 mod servers;
@@ -50,7 +50,8 @@ impl Store {
     /// Opens or creates the database file and brings it up to date. Where no other process has it open, what a killed
     /// process left unfinished is settled: see [`Store::settle`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let connection = Connection::open(path).map_err(|source| Error::Open { path: path.display().to_string(), source: Arc::new(source) })?;
+        let connection =
+            Connection::open(path).map_err(|source| Error::Open { path: path.display().to_string(), source: Arc::new(source) })?;
         let mut store = Self::prepare(connection)?;
         let presence = File::create(path.with_extension("lock")).ok();
         // Another process that is running a turn right now owns its unfinished messages; only a lone process settles.

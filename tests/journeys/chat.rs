@@ -35,5 +35,10 @@ fn a_second_turn_reuses_what_the_model_has_read() {
     let _ = sandbox.turn(conversation, without_tools("My name is Ada."), |_| None);
     let turn = sandbox.turn(conversation, without_tools("What is my name?"), |_| None);
     let usage = turn.events.iter().find_map(|event| if let Event::Usage { usage } = event { Some(*usage) } else { None }).unwrap();
-    assert!(usage.cached_tokens * 2 > usage.prompt_tokens, "only {} of {} prompt tokens were reused", usage.cached_tokens, usage.prompt_tokens);
+    assert!(
+        usage.cached_tokens * 2 > usage.prompt_tokens,
+        "only {} of {} prompt tokens were reused",
+        usage.cached_tokens,
+        usage.prompt_tokens
+    );
 }

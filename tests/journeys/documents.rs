@@ -29,7 +29,8 @@ fn an_answer_cites_file_and_page_and_the_citation_holds_the_passage() {
     question.attachments.push(attachment);
     let turn = sandbox.turn_with(Scripted::new().says("Every employee has twenty seven days [1]."), conversation, question, |_| None);
 
-    let passages = turn.events.iter().find_map(|event| if let Event::Retrieved { passages, .. } = event { Some(passages) } else { None }).unwrap();
+    let passages =
+        turn.events.iter().find_map(|event| if let Event::Retrieved { passages, .. } = event { Some(passages) } else { None }).unwrap();
     let best = &passages[0];
     assert_eq!((best.number, best.name.as_str()), (1, "handbook.pdf"));
     assert!(best.text.contains("twenty seven days"), "{}", best.text);
@@ -69,5 +70,9 @@ fn a_greeting_brings_no_passages() {
     let mut greeting = input("Hello");
     greeting.attachments.push(attachment);
     let turn = sandbox.turn_with(Scripted::new().says("Hello!"), conversation, greeting, |_| None);
-    assert!(!turn.events.iter().any(|event| matches!(event, Event::Retrieved { passages, .. } if !passages.is_empty())), "{:#?}", turn.events);
+    assert!(
+        !turn.events.iter().any(|event| matches!(event, Event::Retrieved { passages, .. } if !passages.is_empty())),
+        "{:#?}",
+        turn.events
+    );
 }

@@ -28,8 +28,10 @@ fn a_command_that_is_not_there_says_where_it_was_looked_for() {
     let sandbox = Sandbox::new();
     let engine = sandbox.engine();
     let ids = engine.servers().paste(r#"{"mcpServers":{"ghost":{"command":"no-such-program-here"}}}"#).unwrap();
-    let view = engine.block_on(engine.servers().ready(&ids[0], handrail_tests::PATIENCE)).unwrap();
+    let error = engine.block_on(engine.servers().ready(&ids[0], handrail_tests::PATIENCE)).unwrap_err().to_string();
+    let view = &engine.servers().servers()[0];
     let State::Failed { reason, .. } = &view.state else { panic!("{:?}", view.state) };
+    assert!(error.contains(reason.as_str()), "{error}");
     assert!(reason.contains("no-such-program-here") && reason.contains("/usr/bin"), "{reason}");
 }
 
@@ -39,7 +41,9 @@ fn a_server_that_ends_at_once_shows_its_exit_code_and_last_words() {
     let engine = sandbox.engine();
     let server = json!({ "mcpServers": { "dying": { "command": "sh", "args": ["-c", "echo 'no licence found' >&2; exit 3"] } } });
     let ids = engine.servers().paste(&server.to_string()).unwrap();
-    let view = engine.block_on(engine.servers().ready(&ids[0], handrail_tests::PATIENCE)).unwrap();
+    let error = engine.block_on(engine.servers().ready(&ids[0], handrail_tests::PATIENCE)).unwrap_err().to_string();
+    assert!(error.contains("no licence found"), "{error}");
+    let view = &engine.servers().servers()[0];
     let State::Failed { exit_code, reason } = &view.state else { panic!("{:?}", view.state) };
     assert_eq!(*exit_code, Some(3), "{reason}");
     assert!(view.stderr.iter().any(|line| line.contains("no licence found")), "{:?}", view.stderr);
@@ -69,7 +73,11 @@ fn a_model_file_with_a_wrong_checksum_is_not_used() {
         let entry = entry.unwrap();
         let _bytes = std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
-    let gguf = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|e| e == "gguf")).unwrap();
+    let gguf = std::fs::read_dir(&copy)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|e| e == "gguf"))
+        .unwrap();
     let mut bytes = std::fs::read(&gguf).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;

@@ -37,5 +37,8 @@ fn messages_approvals_servers_and_documents_are_there_after_a_restart() {
     assert!(turn.asked.is_empty(), "an approval for always was forgotten");
     let messages = sandbox.messages(conversation);
     let asked_again = messages.iter().rev().find(|message| message.text().contains("again")).unwrap();
-    assert!(asked_again.parts.iter().any(|part| matches!(part, Part::Passages { passages } if passages[0].text.contains("seven"))), "{asked_again:#?}");
+    assert!(
+        asked_again.parts.iter().any(|part| matches!(part, Part::Passages { passages } if passages[0].text.contains("seven"))),
+        "{asked_again:#?}"
+    );
 }

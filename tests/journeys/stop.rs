@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use handrail_engine::approval::Decision;
 use handrail_engine::conversation::{CallState, Status};
-use handrail_engine::provider::scripted::{Scripted, Step};
 use handrail_engine::provider::Delta;
+use handrail_engine::provider::scripted::{Scripted, Step};
 use handrail_engine::turn::Event;
 use handrail_tests::{PATIENCE, Sandbox, eventually, received};
 use serde_json::json;
@@ -32,7 +32,9 @@ fn stop_during_the_local_models_answer_keeps_what_was_written() {
         }
     });
     let stopped = Instant::now();
-    eventually("the message is stored as stopped", || sandbox.messages(conversation).last().is_some_and(|message| message.status == Status::Stopped));
+    eventually("the message is stored as stopped", || {
+        sandbox.messages(conversation).last().is_some_and(|message| message.status == Status::Stopped)
+    });
     assert!(sandbox.messages(conversation)[1].text().starts_with(written.trim_end()), "text was lost");
     // The model is free again: a short question does not wait for a thousand tokens.
     let turn = sandbox.turn(conversation, without_tools("Say hello."), |_| None);
@@ -50,16 +52,25 @@ fn stop_during_a_tool_call_cancels_it_at_the_server() {
     let log = sandbox.scripted("slow", &script);
     let conversation = sandbox.engine().new_conversation().unwrap().id;
     let model = Scripted::new().calls("wait", "{}").says("never reached");
-    let turn = sandbox.turn_until(model, conversation, input("wait"), |_| Some(Decision::AllowOnce), |event| {
-        let sent = matches!(event, Event::ToolCall { record, .. } if matches!(record.state, CallState::Sent { .. }));
-        if sent {
-            eventually("the server has the call", || received(&log, "tools/call").len() == 1);
-        }
-        sent
-    });
+    let turn = sandbox.turn_until(
+        model,
+        conversation,
+        input("wait"),
+        |_| Some(Decision::AllowOnce),
+        |event| {
+            let sent = matches!(event, Event::ToolCall { record, .. } if matches!(record.state, CallState::Sent { .. }));
+            if sent {
+                eventually("the server has the call", || received(&log, "tools/call").len() == 1);
+            }
+            sent
+        },
+    );
     assert!(turn.outcome.is_none());
     eventually("the server is told", || received(&log, "notifications/cancelled").len() == 1);
-    eventually("the call is stored as stopped", || matches!(sandbox.calls(conversation)[..], [ref record] if record.state == CallState::Stopped));
+    eventually(
+        "the call is stored as stopped",
+        || matches!(sandbox.calls(conversation)[..], [ref record] if record.state == CallState::Stopped),
+    );
     assert!(sandbox.engine().approvals().pending().is_empty());
 }
 

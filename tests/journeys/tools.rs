@@ -37,7 +37,11 @@ fn an_allowed_call_runs_once_with_the_shown_arguments_and_the_model_goes_on() {
 
     assert_eq!(turn.asked.len(), 1);
     assert_eq!(turn.asked[0].call.arguments, json!({ "text": "buy milk" }));
-    assert!(matches!(&turn.call_states()[..], [CallState::Done { result, .. }] if result.to_text() == "written"), "{:?}", turn.call_states());
+    assert!(
+        matches!(&turn.call_states()[..], [CallState::Done { result, .. }] if result.to_text() == "written"),
+        "{:?}",
+        turn.call_states()
+    );
     assert_eq!(turn.text(), "Done.");
     let calls = received(&log, "tools/call");
     assert_eq!(calls.len(), 1);

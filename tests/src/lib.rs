@@ -39,11 +39,8 @@ impl Sandbox {
     }
 
     fn open(&mut self) {
-        let config = Config {
-            models_dir: Some(models()),
-            worker: Some(program("handrail-cli")),
-            ..Config::new(self.folder.path().join("data"))
-        };
+        let config =
+            Config { models_dir: Some(models()), worker: Some(program("handrail-cli")), ..Config::new(self.folder.path().join("data")) };
         self.engine = Some(Engine::start(config).unwrap());
     }
 
@@ -197,7 +194,8 @@ async fn follow(
     let mut turn = Turn { events: Vec::new(), asked: Vec::new(), outcome: None };
     let mut straw = Box::pin(straw.pin());
     loop {
-        let event = tokio::time::timeout(PATIENCE, straw.sip()).await.unwrap_or_else(|_| panic!("no event in time after {:#?}", turn.events));
+        let event =
+            tokio::time::timeout(PATIENCE, straw.sip()).await.unwrap_or_else(|_| panic!("no event in time after {:#?}", turn.events));
         let Some(event) = event else { break };
         let stopped = stop(&event);
         turn.events.push(event);
@@ -228,7 +226,9 @@ pub fn program(name: &str) -> PathBuf {
 }
 
 fn cache() -> PathBuf {
-    std::env::var_os("XDG_CACHE_HOME").map_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"), PathBuf::from).join("handrail")
+    std::env::var_os("XDG_CACHE_HOME")
+        .map_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"), PathBuf::from)
+        .join("handrail")
 }
 
 /// The folder with the default models.

@@ -117,7 +117,13 @@ impl Collections {
 impl Collection {
     /// The nearest `most` of these chunks, best first, and the leg that answered; with the cosines of `also` added where
     /// they are farther away.
-    pub(super) fn nearest(&self, query: &[f32], chunks: &HashSet<ChunkId>, most: usize, also: &[ChunkId]) -> Result<(Vec<(ChunkId, f32)>, Leg), Error> {
+    pub(super) fn nearest(
+        &self,
+        query: &[f32],
+        chunks: &HashSet<ChunkId>,
+        most: usize,
+        also: &[ChunkId],
+    ) -> Result<(Vec<(ChunkId, f32)>, Leg), Error> {
         let failed = |error: crate::index::Error| Error::Index(error.to_string());
         let filter = |vector: VectorId| chunk(vector).is_some_and(|chunk| chunks.contains(&chunk));
         let answer = self.vectors.search(query, most, BREADTH.max(most), Some(&filter)).map_err(failed)?;

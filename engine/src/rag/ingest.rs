@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 use sipper::{Sender, Sipper as _, Straw, sipper};
 use tokio::sync::broadcast;
 
+use super::collection::Collections;
 use super::load::assemble::{Anchor, Assembled, assemble};
 use super::load::{Format, Part};
-use super::collection::Collections;
 use super::retrieve::{self, Meaning, Retrieved};
 use super::worker::{self, Frame, Limits, Summary};
 use super::{Document, DocumentState, Error, Progress, chunk};

@@ -17,6 +17,9 @@ const FOREIGN: f32 = 1.6;
 const KNOWN_WEIGHT: f32 = 0.5;
 /// See [`KNOWN_WEIGHT`].
 const FOREIGN_WEIGHT: f32 = 0.2;
+/// The information of a term is reckoned as if there were at least so many chunks: in a document of one chunk every
+/// term it holds would else count for next to nothing beside those it lacks.
+const FEW: u64 = 32;
 /// A chunk that holds less than this share of the query's information by words is no answer to it,
 pub const COVERAGE_FLOOR: f32 = 0.1;
 /// unless its vector is at least this near. Unrelated sentences measured 0.26 with all-MiniLM.
@@ -60,17 +63,18 @@ pub struct ByWords {
 #[allow(clippy::cast_precision_loss)]
 pub fn bm25(postings: &[Vec<Posting>], chunks: u64, words: u64) -> Vec<ByWords> {
     let usual = (words as f32 / chunks.max(1) as f32).max(1.0);
-    let idf = |holding: usize| (1.0 + (chunks as f32 - holding as f32 + 0.5).max(0.5) / (holding as f32 + 0.5)).ln();
-    let all: f32 = postings.iter().map(|term| idf(term.len())).sum();
+    let idf_among = |chunks: u64, holding: usize| (1.0 + (chunks as f32 - holding as f32 + 0.5).max(0.5) / (holding as f32 + 0.5)).ln();
+    let information = |holding: usize| idf_among(chunks.max(FEW), holding);
+    let all: f32 = postings.iter().map(|term| information(term.len())).sum();
     let mut scores: HashMap<ChunkId, (f32, f32)> = HashMap::new();
     for term in postings {
-        let idf = idf(term.len());
+        let (idf, information) = (idf_among(chunks, term.len()), information(term.len()));
         for posting in term {
             let count = posting.count as f32;
             let length = posting.words as f32 / usual;
             let entry = scores.entry(posting.chunk).or_default();
             entry.0 += idf * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
-            entry.1 += idf;
+            entry.1 += information;
         }
     }
     let found = scores.into_iter().map(|(chunk, (score, mass))| ByWords { chunk, score, coverage: mass / all.max(f32::MIN_POSITIVE) });
@@ -167,7 +171,15 @@ mod tests {
         let (two, one) = (2f32.ln(), (10f32 / 3.0).ln());
         assert!((found[0].score - (two * 2.0 * 2.2 / 3.2 + one)).abs() < 1e-5, "{found:?}");
         assert!((found[1].score - two).abs() < 1e-5);
+        // The information is reckoned among 32 chunks: ln(1 + 30.5 / 2.5) and ln(1 + 31.5 / 1.5).
+        let (two, one) = (13.2f32.ln(), 22f32.ln());
         assert!((found[0].coverage - 1.0).abs() < 1e-5 && (found[1].coverage - two / (two + one)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn one_word_of_four_is_enough_in_a_document_of_one_chunk() {
+        let found = bm25(&[vec![posting(1, 1)], vec![], vec![], vec![]], 1, 10);
+        assert!(found[0].coverage > COVERAGE_FLOOR, "{found:?}");
     }
 
     #[test]

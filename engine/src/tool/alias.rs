@@ -34,11 +34,7 @@ impl Aliases {
             } else {
                 let long = clean(&format!("{}-{}", tool.server, tool.name));
                 let faithful = bare == tool.name && clean(tool.server.as_str()) == tool.server.as_str();
-                if faithful && !aliases.by_alias.contains_key(&long) && !uses.contains_key(&long) {
-                    long
-                } else {
-                    with_hash(&long, tool)
-                }
+                if faithful && !aliases.by_alias.contains_key(&long) && !uses.contains_key(&long) { long } else { with_hash(&long, tool) }
             };
             let _ = aliases.by_tool.insert(tool.clone(), alias.clone());
             let _ = aliases.by_alias.insert(alias, tool.clone());

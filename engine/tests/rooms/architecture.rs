@@ -109,7 +109,8 @@ fn the_architecture_table_says_what_the_code_does() {
     for line in table.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let room = cells[0].trim_matches('`').to_owned();
-        let imports = cells[2].split(&[' ', ','][..]).map(|name| name.trim_matches('`').to_owned()).filter(|name| !name.is_empty() && name != "–");
+        let imports =
+            cells[2].split(&[' ', ','][..]).map(|name| name.trim_matches('`').to_owned()).filter(|name| !name.is_empty() && name != "–");
         let _ = stated.insert(room, imports.collect());
     }
     let arrows = arrows();

@@ -68,7 +68,9 @@ pub async fn search(engine: &Engine, arguments: Search, output: &Output) -> Resu
     }
     let library = engine.library().clone();
     let (query, most) = (arguments.query.clone(), arguments.most);
-    let found = tokio::task::spawn_blocking(move || library.retrieve(&documents, &query, most)).await.map_err(|error| Failure::new(error.to_string()))??;
+    let found = tokio::task::spawn_blocking(move || library.retrieve(&documents, &query, most))
+        .await
+        .map_err(|error| Failure::new(error.to_string()))??;
     output.note(&found.reason);
     for passage in &found.passages {
         let legs = arguments.legs.then(|| found.legs.get(passage.number - 1)).flatten();

@@ -21,11 +21,8 @@ impl Output {
 
     /// A result: an object with `--json`, a line of text without.
     pub fn result(&self, value: &impl Serialize, text: impl FnOnce() -> String) {
-        let line = if self.json {
-            serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
-        } else {
-            text()
-        };
+        let line =
+            if self.json { serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) } else { text() };
         write_line(&line);
     }
 
