@@ -20,6 +20,8 @@ use running::Running;
 pub const CALL_TOKENS: usize = 1_024;
 /// Tokens of the limit that are kept for that.
 const CLOSING: usize = 96;
+/// A call gets at least so many tokens, also where fewer were asked for, as long as the context has room.
+const CALL_ROOM: usize = 256;
 /// Longest pattern of tokens, and how often it must repeat, to count as a loop inside a call.
 const LOOP: (usize, usize) = (24, 4);
 
@@ -68,7 +70,8 @@ pub fn answer(model: &Model, memory: &mut Memory, job: &Job) -> Result<(), Error
         }
         Err(Halt::Failed(error)) => return Err(error),
     };
-    let budget = request.max_tokens.unwrap_or(usize::MAX).min(context - prompt.len());
+    let room = context - prompt.len();
+    let budget = request.max_tokens.unwrap_or(usize::MAX).min(room);
     let thinking = text.trim_end().ends_with("<think>");
     let watch = !request.tools.is_empty();
     let mut answer = Answer {
@@ -84,6 +87,7 @@ pub fn answer(model: &Model, memory: &mut Memory, job: &Job) -> Result<(), Error
         call_from: 0,
         banned_at: None,
         budget,
+        room,
         first: None,
     };
     let reason = match answer.write() {
@@ -134,7 +138,10 @@ struct Answer<'a> {
     call_from: usize,
     /// Token of the answer that must not begin a call.
     banned_at: Option<usize>,
+    /// Tokens that were asked for.
     budget: usize,
+    /// Tokens that the context has room for.
+    room: usize,
     first: Option<Instant>,
 }
 
@@ -144,7 +151,7 @@ impl Answer<'_> {
             if self.out.is_stopped() {
                 return Err(Halt::Stopped);
             }
-            if self.running.len() >= self.budget {
+            if self.running.len() >= self.limit() {
                 return Ok(Finish::Length);
             }
             let next = if self.call.is_some() { self.next_in_call()? } else { self.next_free()? };
@@ -195,10 +202,15 @@ impl Answer<'_> {
         Ok(Next::Tokens(vec![token]))
     }
 
+    /// Tokens the answer may have. A call that has begun is never cut off: half of it would be worth nothing.
+    fn limit(&self) -> usize {
+        if self.call.is_some() { self.budget.max(self.call_from + CALL_ROOM).min(self.room) } else { self.budget }
+    }
+
     /// Whether the call shall come to its end.
     fn closing(&self) -> bool {
         let call = &self.running.tokens()[self.call_from.min(self.running.len())..];
-        call.len() > CALL_TOKENS || self.budget - self.running.len() < CLOSING || running::loops(call, LOOP)
+        call.len() > CALL_TOKENS || self.limit().saturating_sub(self.running.len()) < CLOSING || running::loops(call, LOOP)
     }
 
     /// Shows tokens and reads them.

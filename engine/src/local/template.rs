@@ -132,11 +132,15 @@ impl Template {
                 ChatMessage::System(text) => turns.push(("system", text.clone())),
                 ChatMessage::User(text) => turns.push(("user", text.clone())),
                 ChatMessage::Assistant { text, calls } => turns.push(("assistant", written(text, calls))),
-                ChatMessage::Tool { text, .. } => {
-                    let response = format!("<tool_response>\n{text}\n</tool_response>");
+                ChatMessage::Tool { name, text, .. } => {
+                    // Plain words: a small model repeats markers that it was not trained on.
+                    let result = format!("The result of {name} is:\n{text}");
                     match turns.last_mut() {
-                        Some((_, turn)) if after_tool => *turn += &format!("\n{response}"),
-                        _ => turns.push(("user", response)),
+                        Some((_, turn)) if after_tool => {
+                            turn.truncate(turn.len() - FROM_RESULTS.len());
+                            *turn += &format!("\n\n{result}{FROM_RESULTS}");
+                        }
+                        _ => turns.push(("user", result + FROM_RESULTS)),
                     }
                 }
             }
@@ -167,6 +171,9 @@ impl Template {
     }
 }
 
+/// What stands behind the results of an answer's calls.
+const FROM_RESULTS: &str = "\n\nAnswer my question from this.";
+
 /// Calls as a model writes them, behind its text.
 fn written(text: &str, calls: &[WireCall]) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -185,7 +192,7 @@ fn section(tools: &[ToolSpec]) -> String {
     let lines: Vec<String> = tools.iter().map(|tool| spaced(&json::of_function(tool))).collect();
     format!(
         "You can use these tools:\n<tools>\n{}\n</tools>\nTo use one, answer with\n{}{{\"name\": \"...\", \"arguments\": {{...}}}}{}\n\
-         and take every argument from the user's message. The result comes back in <tool_response>; answer from it.",
+         and take every argument from the user's message. The result comes in the next message; answer from it.",
         lines.join("\n"),
         CALL.0,
         CALL.1

@@ -84,7 +84,7 @@ fn tools_are_written_out_where_the_template_knows_none() {
         "{text}"
     );
     let calls = "<|im_start|>assistant\n<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"zone\": \"Asia/Tokyo\", \"at\": [1, 2.5, null]}}\n</tool_call><|im_end|>\n";
-    let results = "<|im_start|>user\n<tool_response>\n12:00\n</tool_response>\n<tool_response>\n13:00\n</tool_response><|im_end|>\n";
+    let results = "<|im_start|>user\nThe result of get_time is:\n12:00\n\nThe result of get_time is:\n13:00\n\nAnswer my question from this.<|im_end|>\n";
     assert!(text.contains(&format!("{calls}{results}")), "{text}");
 }
 
