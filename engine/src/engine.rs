@@ -17,6 +17,10 @@ use crate::{local, mcp, provider, rag, settings, store, turn};
 /// Room for events that a slow receiver has not taken yet; one that falls behind takes a new snapshot.
 const FEED: usize = 1024;
 
+/// Threads of the runtime: more than one or two, because a short database write may wait for another process that
+/// holds the file, and Stop and the servers must not wait with it.
+const WORKERS: usize = 4;
+
 /// Where an engine lives and what it starts.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -111,7 +115,7 @@ impl Engine {
             Err(error) => (Settings::default(), Some(error)),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(WORKERS)
             .thread_name("handrail-engine")
             .enable_all()
             .build()
@@ -252,7 +256,7 @@ impl Engine {
         let engine = self.clone();
         let path = path.to_owned();
         let limit = self.settings().attachment_megabytes * 1_000_000;
-        self.on_runtime(move |mut sender| async move {
+        self.on_runtime(rag::Error::Index, move |mut sender| async move {
             engine.ensure_embedder().await;
             let mut ingest = engine.inner.library.ingest(&path, limit).pin();
             while let Some(progress) = ingest.sip().await {
@@ -266,14 +270,18 @@ impl Engine {
     /// Runs a turn. Dropping the straw is Stop: model and calls are cancelled and what was written is kept.
     pub fn turn(&self, conversation: ConversationId, input: turn::Input) -> impl Straw<turn::Outcome, turn::Event, turn::Error> + use<> {
         let engine = self.clone();
-        self.on_runtime(move |mut sender| async move {
-            let settings = engine.settings();
-            let wanted = input.options.model.clone().unwrap_or_else(|| settings.chat_model.clone());
-            let models = engine.inner.models.clone();
-            let loaded = tokio::task::spawn_blocking(move || models.chat(&wanted)).await;
-            let provider = loaded.map_err(|error| provider::Error::Broken(error.to_string()))??;
-            engine.ensure_embedder().await;
-            let mut turn = engine.runner().run(provider, conversation, input).pin();
+        let broken = |reason| turn::Error::Provider(provider::Error::Broken(reason));
+        self.on_runtime(broken, move |mut sender| async move {
+            let wanted = input.options.model.clone().unwrap_or_else(|| engine.settings().chat_model);
+            let (loader, id) = (engine.clone(), wanted.clone());
+            let load = async move {
+                let models = loader.inner.models.clone();
+                let loaded = tokio::task::spawn_blocking(move || models.chat(&id)).await;
+                let provider = loaded.map_err(|error| provider::Error::Broken(error.to_string()))??;
+                loader.ensure_embedder().await;
+                Ok(provider)
+            };
+            let mut turn = engine.runner().run_with(wanted, load, conversation, input).pin();
             while let Some(event) = turn.sip().await {
                 sender.send(event).await;
             }
@@ -314,8 +322,9 @@ impl Engine {
         }
     }
 
-    /// Runs work on the engine's runtime, whatever polls the straw; dropping the straw aborts the work.
-    fn on_runtime<T, P, E, F, Fut>(&self, work: F) -> impl Straw<T, P, E> + use<T, P, E, F, Fut>
+    /// Runs work on the engine's runtime, whatever polls the straw; dropping the straw aborts the work. Work that panics
+    /// ends as the error that `broken` makes of it.
+    fn on_runtime<T, P, E, F, Fut>(&self, broken: fn(String) -> E, work: F) -> impl Straw<T, P, E> + use<T, P, E, F, Fut>
     where
         T: Send + 'static,
         P: Send + 'static,
@@ -332,9 +341,8 @@ impl Engine {
             }
             match task.join().await {
                 Ok(result) => result,
-                // The runtime is only shut down with the engine, and the work itself is not expected to panic.
-                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                Err(_) => std::future::pending().await,
+                Err(error) if error.is_panic() => Err(broken(format!("it broke off: {error}"))),
+                Err(_) => Err(broken("Handrail is closing".to_owned())),
             }
         })
     }

@@ -21,7 +21,7 @@ pub use alias::Aliases;
 pub use call::{Call, CallId, canonical_json};
 pub use definition::Definition;
 pub use id::{SchemaHash, ServerId, ToolId};
-pub use result::{CallResult, Content};
+pub use result::{CallResult, Content, KEPT};
 
 /// Something a model may call, once a permit for exactly that call exists.
 ///

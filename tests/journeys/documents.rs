@@ -32,7 +32,7 @@ fn an_answer_cites_file_and_page_and_the_citation_holds_the_passage() {
     let passages =
         turn.events.iter().find_map(|event| if let Event::Retrieved { passages, .. } = event { Some(passages) } else { None }).unwrap();
     let best = &passages[0];
-    assert_eq!((best.number, best.name.as_str()), (1, "handbook.pdf"));
+    assert_eq!((best.number, best.name.as_str(), best.page), (1, "handbook.pdf", Some(2)));
     assert!(best.text.contains("twenty seven days"), "{}", best.text);
     let full: Vec<char> = engine.library().text(best.document).unwrap().chars().collect();
     assert_eq!(full[best.span.0..best.span.1].iter().collect::<String>(), best.text);

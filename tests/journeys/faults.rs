@@ -110,3 +110,14 @@ fn the_command_line_fails_in_words_and_with_a_status() {
     let (ok, words) = run(&["parse", "/no/such/file.pdf"]);
     assert!(!ok && words.contains("/no/such/file.pdf"), "{words}");
 }
+
+#[test]
+fn a_message_is_stored_even_when_no_model_can_answer_it() {
+    let sandbox = Sandbox::new();
+    let conversation = sandbox.engine().new_conversation().unwrap().id;
+    let mut lost = crate::without_tools("Do not lose this.");
+    lost.options.model = Some("no-such-model".to_owned());
+    let turn = sandbox.turn(conversation, lost, |_| None);
+    assert!(matches!(turn.ended(), handrail_engine::turn::Ended::Failed { reason } if reason.contains("no-such-model")), "{:?}", turn.outcome);
+    assert_eq!(sandbox.messages(conversation)[0].text(), "Do not lose this.");
+}

@@ -98,6 +98,25 @@ fn allowed_in_the_conversation_is_asked_once_here_and_again_elsewhere() {
 }
 
 #[test]
+fn a_question_that_needs_a_tool_gets_it_without_being_told() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.folder();
+    let _ = sandbox.add(&json!({ "mcpServers": { "time": real_server("time", folder), "filesystem": real_server("filesystem", folder) } }));
+    let conversation = sandbox.engine().new_conversation().unwrap().id;
+    let turn = sandbox.turn(conversation, input("What time is it in Tokyo?"), |_| Some(Decision::AllowOnce));
+
+    assert_eq!(turn.asked.len(), 1, "{:#?}", turn.events);
+    assert_eq!(turn.asked[0].call.tool.name, "get_current_time");
+    assert_eq!(turn.asked[0].call.arguments, json!({ "timezone": "Asia/Tokyo" }));
+    assert!(matches!(&turn.call_states()[..], [CallState::Done { result, .. }] if !result.is_error), "{:?}", turn.call_states());
+    assert!(matches!(turn.ended(), Ended::Answered { .. }), "{:?}", turn.outcome);
+
+    let other = sandbox.engine().new_conversation().unwrap().id;
+    let turn = sandbox.turn(other, input("Hello, how are you?"), |_| None);
+    assert!(turn.asked.is_empty() && turn.call_states().is_empty(), "{:#?}", turn.events);
+}
+
+#[test]
 fn the_local_model_calls_a_real_server_with_valid_arguments() {
     let sandbox = Sandbox::new();
     let view = &sandbox.add(&json!({ "mcpServers": { "time": real_server("time", sandbox.folder()) } }))[0];

@@ -37,6 +37,9 @@ pub enum Content {
     },
 }
 
+/// Bytes of text and data that are kept of one result; what is beyond is left out, and the result says so.
+pub const KEPT: usize = 4 << 20;
+
 /// The result of one call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
@@ -52,6 +55,41 @@ impl CallResult {
     /// A result that is one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text { text: text.into() }], ..Self::default() }
+    }
+
+    /// The same result within [`KEPT`] bytes: texts are cut on a character boundary, data that does not fit goes, and what
+    /// was left out is said in a last piece.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let mut room = KEPT;
+        let mut lost = 0;
+        for piece in &mut self.content {
+            let text = match piece {
+                Content::Text { text } | Content::Resource { text: Some(text), .. } => text,
+                Content::Image { data, .. } | Content::Audio { data, .. } => data,
+                Content::Resource { text: None, .. } => continue,
+            };
+            if text.len() > room {
+                let whole = text.len();
+                // Half of an image is none; half of a text is still one.
+                let cut = if matches!(piece, Content::Image { .. } | Content::Audio { .. }) { 0 } else { room };
+                if let Content::Text { text } | Content::Resource { text: Some(text), .. } | Content::Image { data: text, .. } | Content::Audio { data: text, .. } = piece {
+                    text.truncate((0..=cut).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
+                    lost += whole - text.len();
+                    room = room.saturating_sub(text.len());
+                }
+            } else {
+                room -= text.len();
+            }
+        }
+        if let Some(value) = self.structured.as_ref().map(Value::to_string).filter(|value| value.len() > KEPT) {
+            lost += value.len();
+            self.structured = None;
+        }
+        if lost > 0 {
+            self.content.push(Content::Text { text: format!("[{lost} bytes of this result were left out: more than {KEPT} are not kept]") });
+        }
+        self
     }
 
     /// The whole result as plain text.
@@ -93,6 +131,18 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_that_is_too_large_is_cut_and_says_so() {
+        let small = CallResult::text("small");
+        assert_eq!(small.clone().bounded(), small);
+        let mut large = CallResult::text("é".repeat(KEPT / 2 + 1000));
+        large.content.push(Content::Image { data: "x".repeat(100), mime: "image/png".to_owned() });
+        let bounded = large.bounded();
+        assert!(matches!(&bounded.content[0], Content::Text { text } if text.len() == KEPT));
+        assert!(matches!(&bounded.content[1], Content::Image { data, .. } if data.is_empty()));
+        assert!(matches!(&bounded.content[2], Content::Text { text } if text.contains("2100 bytes")), "{:?}", bounded.content[2]);
+    }
 
     #[test]
     fn model_text_is_cut_on_a_character_boundary_and_says_so() {

@@ -119,7 +119,7 @@ pub(super) async fn settle(turn: &Turn, draft: &Draft, proposal: &Proposal, mut 
         tracing::error!(%error, call = %call.id, "the ledger could not be written");
     }
     let state = match outcome {
-        Ok(result) => CallState::Done { by, result: nudged(result, proposal.nudge), milliseconds },
+        Ok(result) => CallState::Done { by, result: nudged(result.bounded(), proposal.nudge), milliseconds },
         Err(Error::Cancelled) => CallState::Stopped,
         Err(error) => CallState::Failed { reason: error.to_string() },
     };

@@ -14,7 +14,7 @@ use super::{Ended, Error, Event, Input, Options, Outcome};
 use crate::approval::{Gate, GatedTool};
 use crate::conversation::{ConversationId, Message, Part, Passage, Role, Status};
 use crate::prompt::{self, Ask};
-use crate::provider::{Finish, Provider, ToolChoice, ToolSupport};
+use crate::provider::{self, Finish, Provider, ToolChoice, ToolSupport};
 use crate::rag::{Library, cite};
 use crate::settings::Settings;
 use crate::store::Store;
@@ -78,31 +78,65 @@ impl Runner {
         conversation: ConversationId,
         input: Input,
     ) -> impl Straw<Outcome, Event, Error> + use<> {
+        let model = provider.id().to_owned();
+        self.run_with(model, async move { Ok(provider) }, conversation, input)
+    }
+
+    /// The same for a model that must be loaded first. The person's message is stored before that, and a model that
+    /// cannot be loaded is an answer that failed: nothing that was sent is lost.
+    pub fn run_with<L>(
+        &self,
+        model: String,
+        load: L,
+        conversation: ConversationId,
+        input: Input,
+    ) -> impl Straw<Outcome, Event, Error> + use<L>
+    where
+        L: Future<Output = Result<Arc<dyn Provider>, provider::Error>> + Send + 'static,
+    {
         let mut runner = self.clone();
-        runner.gate = runner.gate.on_behalf_of(provider.id());
-        sipper(move |feed| async move {
+        sipper(move |mut feed: Feed| async move {
             let cancel = CancellationToken::new();
             let _stop = cancel.clone().drop_guard();
-            Turn { runner, provider, conversation, cancel }.run(input, feed).await
+            let Input { text, attachments, options } = input;
+            let mut history = runner.store.messages(conversation)?;
+            let said = (!text.is_empty()).then(|| Part::Text { text: text.clone() });
+            let parts = said.into_iter().chain(attachments.into_iter().map(Part::Attachment));
+            let user = Message::new(conversation, Role::User, parts.collect(), Status::Complete);
+            runner.store.put_message(&user)?;
+            feed.send(Event::Started { conversation, user: user.id, model: model.clone() }).await;
+            history.push(user);
+            match load.await {
+                Ok(provider) => {
+                    runner.gate = runner.gate.on_behalf_of(provider.id());
+                    Turn { runner, provider, conversation, cancel }.run(history, text, options, feed).await
+                }
+                Err(error) => {
+                    let draft = Draft::begin(&runner.store, &runner.gate, conversation, &model)?;
+                    feed.send(Event::Answering { message: draft.id() }).await;
+                    fail(&draft, error.to_string(), &mut feed).await
+                }
+            }
         })
     }
 }
 
+async fn fail(draft: &Draft, reason: String, feed: &mut Feed) -> Result<Outcome, Error> {
+    end(draft, Status::Failed { reason: reason.clone() }, Ended::Failed { reason }, feed).await
+}
+
+async fn end(draft: &Draft, status: Status, ended: Ended, feed: &mut Feed) -> Result<Outcome, Error> {
+    let message = draft.finish(status)?.id;
+    feed.send(Event::Finished { message, reason: ended.clone() }).await;
+    Ok(Outcome { message, ended })
+}
+
 impl Turn {
-    async fn run(&self, input: Input, mut feed: Feed) -> Result<Outcome, Error> {
-        let Input { text, attachments, options } = input;
-        let mut history = self.runner.store.messages(self.conversation)?;
-        let said = (!text.is_empty()).then(|| Part::Text { text: text.clone() });
-        let parts = said.into_iter().chain(attachments.into_iter().map(Part::Attachment));
-        let user = Message::new(self.conversation, Role::User, parts.collect(), Status::Complete);
-        self.runner.store.put_message(&user)?;
-        let (conversation, model) = (self.conversation, self.provider.id().to_owned());
-        feed.send(Event::Started { conversation, user: user.id, model }).await;
-        history.push(user);
+    async fn run(&self, mut history: Vec<Message>, text: String, options: Options, mut feed: Feed) -> Result<Outcome, Error> {
         let passages = self.retrieve(&mut history, &text, &mut feed).await?;
         let offer = match plan::offer(self, &options, &text)? {
             Ok(offer) => offer,
-            Err(reason) => return self.fail(&self.draft()?, reason, &mut feed).await,
+            Err(reason) => return fail(&self.draft()?, reason, &mut feed).await,
         };
         let offered = offer.tools.keys().cloned().collect();
         feed.send(Event::Routed { offered, reason: offer.reason.clone() }).await;
@@ -142,7 +176,7 @@ impl Turn {
     async fn step(&self, progress: &mut Progress, draft: &Draft, options: &Options, last: bool, feed: &mut Feed) -> Result<Next, Error> {
         let fitted = match prompt::fit(&progress.history, &self.ask(progress, options), &*self.provider) {
             Ok(fitted) => fitted,
-            Err(error) => return Ok(Next::End(self.fail(draft, error.to_string(), feed).await?)),
+            Err(error) => return Ok(Next::End(fail(draft, error.to_string(), feed).await?)),
         };
         if let Some(reason) = fitted.left_out.filter(|reason| progress.left_out.as_ref() != Some(reason)) {
             progress.left_out = Some(reason.clone());
@@ -150,19 +184,19 @@ impl Turn {
         }
         let answer = match step::follow(self, fitted.request, draft, feed).await {
             Ok(answer) => answer,
-            Err(Error::Provider(error)) => return Ok(Next::End(self.fail(draft, error.to_string(), feed).await?)),
+            Err(Error::Provider(error)) => return Ok(Next::End(fail(draft, error.to_string(), feed).await?)),
             Err(error) => return Err(error),
         };
         let Answer { finish, calls } = answer;
         if finish == Finish::Cancelled {
-            return Ok(Next::End(self.end(draft, Status::Stopped, Ended::Stopped, feed).await?));
+            return Ok(Next::End(end(draft, Status::Stopped, Ended::Stopped, feed).await?));
         }
         if calls.is_empty() {
             let cited = cite::citations(&draft.text(), &progress.passages);
             if !cited.is_empty() {
                 feed.send(Event::Cited { message: draft.id(), passages: cited }).await;
             }
-            return Ok(Next::End(self.end(draft, Status::Complete, Ended::Answered { finish }, feed).await?));
+            return Ok(Next::End(end(draft, Status::Complete, Ended::Answered { finish }, feed).await?));
         }
         let over = self.calls(progress, draft, calls, feed).await?;
         let limit = match over {
@@ -170,7 +204,7 @@ impl Turn {
             None => last.then(|| format!("the limit of {} model steps in one turn was reached", self.runner.settings.turn_steps)),
         };
         if let Some(reason) = limit {
-            return Ok(Next::End(self.end(draft, Status::Complete, Ended::Limit { reason }, feed).await?));
+            return Ok(Next::End(end(draft, Status::Complete, Ended::Limit { reason }, feed).await?));
         }
         progress.history.push(draft.finish(Status::Complete)?);
         // A small model that was made to call would call for ever: once it has a result, it answers. Any other one
@@ -202,15 +236,5 @@ impl Turn {
         }
         let _settled: Vec<()> = try_join_all(proposals.iter().map(|proposal| call::settle(self, draft, proposal, feed.clone()))).await?;
         Ok(proposals.iter().find(|proposal| proposal.over).map(|proposal| proposal.record.call.alias.clone()))
-    }
-
-    async fn fail(&self, draft: &Draft, reason: String, feed: &mut Feed) -> Result<Outcome, Error> {
-        self.end(draft, Status::Failed { reason: reason.clone() }, Ended::Failed { reason }, feed).await
-    }
-
-    async fn end(&self, draft: &Draft, status: Status, ended: Ended, feed: &mut Feed) -> Result<Outcome, Error> {
-        let message = draft.finish(status)?.id;
-        feed.send(Event::Finished { message, reason: ended.clone() }).await;
-        Ok(Outcome { message, ended })
     }
 }

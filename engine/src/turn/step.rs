@@ -14,9 +14,6 @@ use crate::provider::{self, Delta, Finish, Request};
 /// The shortest time between two events of one kind: 30 a second.
 pub(super) const EVENT_EVERY: Duration = Duration::from_millis(33);
 
-/// How often text is stored while it is written.
-const SAVE_EVERY: Duration = Duration::from_millis(500);
-
 /// A call as the model wrote it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawCall {
@@ -36,7 +33,6 @@ struct Pace {
     waiting: Option<(Kind, String)>,
     sent: Option<Instant>,
     prefill: Option<Instant>,
-    saved: Instant,
 }
 
 impl Pace {
@@ -44,8 +40,10 @@ impl Pace {
         self.sent.map_or_else(Instant::now, |sent| sent + EVENT_EVERY)
     }
 
-    async fn flush(&mut self, draft: &Draft, feed: &mut Feed) {
-        let Some((kind, text)) = self.waiting.take() else { return };
+    /// Stores what was written and then shows it: what a person has seen survives a killed process.
+    async fn flush(&mut self, draft: &Draft, feed: &mut Feed) -> Result<(), Error> {
+        let Some((kind, text)) = self.waiting.take() else { return Ok(()) };
+        draft.save()?;
         let message = draft.id();
         self.sent = Some(Instant::now());
         feed.send(match kind {
@@ -53,20 +51,17 @@ impl Pace {
             Kind::Reasoning => Event::Reasoning { message, text },
         })
         .await;
+        Ok(())
     }
 
     async fn push(&mut self, kind: Kind, piece: &str, draft: &Draft, feed: &mut Feed) -> Result<(), Error> {
         draft.append(kind, piece);
         if self.waiting.as_ref().is_some_and(|(waiting, _)| *waiting != kind) {
-            self.flush(draft, feed).await;
+            self.flush(draft, feed).await?;
         }
         self.waiting.get_or_insert_with(|| (kind, String::new())).1.push_str(piece);
-        if self.saved.elapsed() >= SAVE_EVERY {
-            draft.save()?;
-            self.saved = Instant::now();
-        }
         if Instant::now() >= self.due() {
-            self.flush(draft, feed).await;
+            self.flush(draft, feed).await?;
         }
         Ok(())
     }
@@ -75,14 +70,14 @@ impl Pace {
 /// Asks the model and follows its answer to the end.
 pub(super) async fn follow(turn: &Turn, request: Request, draft: &Draft, feed: &mut Feed) -> Result<Answer, Error> {
     let mut deltas = turn.provider.stream(request, turn.cancel.child_token());
-    let mut pace = Pace { waiting: None, sent: None, prefill: None, saved: Instant::now() };
+    let mut pace = Pace { waiting: None, sent: None, prefill: None };
     let mut calls: BTreeMap<usize, RawCall> = BTreeMap::new();
     let ended = loop {
         let delta = tokio::select! {
             biased;
             delta = deltas.next() => delta,
             () = tokio::time::sleep_until(pace.due()), if pace.waiting.is_some() => {
-                pace.flush(draft, feed).await;
+                pace.flush(draft, feed).await?;
                 continue;
             }
         };
@@ -103,7 +98,7 @@ pub(super) async fn follow(turn: &Turn, request: Request, draft: &Draft, feed: &
             None => break Err(provider::Error::Broken("its answer broke off without an end".to_owned())),
         }
     };
-    pace.flush(draft, feed).await;
+    pace.flush(draft, feed).await?;
     draft.save()?;
     let (finish, usage) = ended?;
     feed.send(Event::Usage { usage }).await;

@@ -32,9 +32,11 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Every room that a source text names behind `crate::`, also inside `use crate::{a, b::c}`.
 fn imports(text: &str, rooms: &[String]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+    // One line per statement, so that an import that was wrapped is read whole.
+    let code: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+    for line in code.join(" ").split(';') {
         for (at, _) in line.match_indices("crate::") {
-            let rest = &line[at + "crate::".len()..];
+            let rest = line[at + "crate::".len()..].trim_start();
             if let Some(group) = rest.strip_prefix('{') {
                 let mut depth = 0;
                 let mut names = String::new();
@@ -72,6 +74,8 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
         assert!(rooms.contains(&first), "{} belongs to no room of lib.rs", relative.display());
         let text = fs::read_to_string(&path).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let depth = relative.components().count();
+        assert!(!code.contains(&"super::".repeat(depth)), "{} climbs out of its room with super", relative.display());
         let mut named = imports(code, &rooms);
         let _ = named.remove(&first);
         arrows.entry(first).or_default().extend(named);
@@ -118,13 +122,15 @@ fn the_architecture_table_says_what_the_code_does() {
         let Some(stated) = stated.get(&room) else { panic!("ARCHITECTURE.md has no row for `{room}`") };
         let empty = BTreeSet::new();
         let actual = arrows.get(&room).unwrap_or(&empty);
-        assert!(actual.is_subset(stated), "`{room}` imports {actual:?}, ARCHITECTURE.md allows {stated:?}");
+        // The last room may name every other; all others are held to the letter, so that the table stays true.
+        let holds = if room == "engine" { actual.is_subset(stated) } else { actual == stated };
+        assert!(holds, "`{room}` imports {actual:?}, ARCHITECTURE.md says {stated:?}");
     }
 }
 
 #[test]
 fn the_checker_sees_what_it_must_see() {
     let rooms = vec!["store".to_owned(), "turn".to_owned(), "mcp".to_owned()];
-    let seen = imports("use crate::{store::Store, turn};\nfn f() { crate::mcp::x() }\n// crate::nothing", &rooms);
+    let seen = imports("use crate::{\n    store::Store,\n    turn,\n};\nfn f() { crate::mcp::x() }\n// crate::nothing", &rooms);
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["mcp", "store", "turn"]);
 }

@@ -28,7 +28,8 @@ pub struct Arguments {
     /// A document to answer from; may be given several times.
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// A configured MCP server whose tools are offered; may be given several times.
+    /// A configured MCP server whose tools are offered; may be given several times. With --config and no --server: all
+    /// active ones of that file. Without both: none.
     #[arg(long, value_name = "NAME")]
     server: Vec<String>,
     /// An MCP configuration to use instead of the one in the data folder.
@@ -66,7 +67,7 @@ pub enum Approve {
 }
 
 pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Result<(), Failure> {
-    let servers = start_servers(engine, &arguments.server, output).await?;
+    let servers = start_servers(engine, &arguments.server, arguments.config.is_some(), output).await?;
     let conversation = match arguments.conversation {
         Some(id) => ConversationId(id),
         None => engine.new_conversation()?.id,
@@ -123,15 +124,17 @@ fn options(arguments: &Arguments, servers: Vec<ServerId>) -> Options {
     }
 }
 
-async fn start_servers(engine: &Engine, names: &[String], output: &Output) -> Result<Vec<ServerId>, Failure> {
+async fn start_servers(engine: &Engine, names: &[String], own_config: bool, output: &Output) -> Result<Vec<ServerId>, Failure> {
     if let Some(error) = engine.servers().config_error() {
         return Err(Failure::new(error));
     }
-    let mut ids = Vec::new();
-    for name in names {
-        let id = ServerId::new(name.as_str());
-        engine.servers().start(&id)?;
-        ids.push(id);
+    let ids: Vec<ServerId> = if names.is_empty() && own_config {
+        engine.servers().servers().into_iter().filter(|view| view.config.active).map(|view| view.id).collect()
+    } else {
+        names.iter().map(|name| ServerId::new(name.as_str())).collect()
+    };
+    for id in &ids {
+        engine.servers().start(id)?;
     }
     for id in &ids {
         output.status(&format!("waiting for server {id}"));

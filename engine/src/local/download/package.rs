@@ -132,6 +132,9 @@ fn refused(folder: &Path, how: &str, words: &str) -> Failure {
     if words.contains("[Errno 28]") || words.contains("[Errno 122]") {
         return Failure::Disk { path: folder.to_owned(), reason: format!("the disk is full while pip downloads: {shown}") };
     }
+    if words.contains("No module named pip") {
+        return Failure::Source("this python3 has no pip; install it (on Debian: apt install python3-pip)".to_owned());
+    }
     Failure::Source(if shown.is_empty() { how.to_owned() } else { format!("{how}: {shown}") })
 }
 
