@@ -23,6 +23,7 @@ use crate::screen::servers::{self, Servers};
 use crate::screen::settings::{self, Settings};
 use crate::screen::sidebar::{self, Sidebar};
 use crate::screen::{Env, Screen, welcome};
+use crate::signal;
 use crate::smoke::{self, Smoke};
 use crate::verb::{self, Verb};
 use crate::window::{self, Told, Window};
@@ -69,6 +70,8 @@ pub enum Message {
     Welcome(welcome::Message),
     DismissErrors,
     Smoke(smoke::Message),
+    /// The system asks the program to end.
+    Signalled,
     ShutDown,
 }
 
@@ -132,6 +135,7 @@ impl App {
             feed::follow(&self.engine).map(Message::Feed),
             event::listen_with(listened),
             iced::system::theme_changes().map(Message::SystemTheme),
+            signal::follow().map(|()| Message::Signalled),
         ])
     }
 
@@ -161,6 +165,7 @@ impl App {
             Message::Welcome(message) => self.welcome(message, now),
             Message::DismissErrors => self.dismiss_errors(),
             Message::Smoke(message) => self.smoked(message, now),
+            Message::Signalled => self.quit(),
             Message::ShutDown => iced::exit(),
         }
     }
@@ -194,6 +199,10 @@ impl App {
             Verb::FocusComposer => iced::widget::operation::focus(composer::EDITOR),
             Verb::ToggleSidebar => self.toggle_sidebar(),
             Verb::Attach => self.chat(chat::Message::Composer(composer::Message::Attach), now),
+            Verb::AttachPath => {
+                self.screen = Screen::Chat;
+                self.chat(chat::Message::Composer(composer::Message::AttachPath), now)
+            }
             Verb::ShowChat => self.show(Screen::Chat),
             Verb::ShowServers => self.show(Screen::Servers),
             Verb::ShowModels => self.show(Screen::Models),
@@ -212,6 +221,9 @@ impl App {
     }
 
     fn show(&mut self, screen: Screen) -> Task<Message> {
+        if screen != Screen::Chat {
+            self.chat.out_of_view();
+        }
         self.screen = screen;
         self.sidebar.over = false;
         if screen == Screen::Chat { iced::widget::operation::focus(composer::EDITOR) } else { Task::none() }
@@ -313,9 +325,18 @@ impl App {
     }
 
     fn chat(&mut self, message: chat::Message, now: Instant) -> Task<Message> {
-        let ended = matches!(message, chat::Message::Ended(..));
+        let ended = match &message {
+            chat::Message::Ended(_, result) if self.smoke.is_some() => Some(result.clone()),
+            _ => None,
+        };
         let task = self.with_chat(now, |chat, env| chat.update(message, env));
-        if ended && self.smoke.is_some() { task.chain(Task::done(Message::Smoke(smoke::Message::Answered))) } else { task }
+        match ended {
+            Some(result) => {
+                let verdict = smoke::Message::Ended(self.chat.verdict(&result));
+                task.chain(Task::done(Message::Smoke(verdict)))
+            }
+            None => task,
+        }
     }
 
     fn with_chat(&mut self, now: Instant, work: impl FnOnce(&mut Chat, &Env<'_>) -> chat::Action) -> Task<Message> {

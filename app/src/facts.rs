@@ -117,6 +117,13 @@ impl Facts {
         self.models.iter().filter(|model| model.entry.kind == Kind::Chat && matches!(model.state, ModelState::Ready { .. }))
     }
 
+    /// Every definition that is known: of the servers as they last gave them, and of the calls that wait.
+    #[must_use]
+    pub fn definitions(&self) -> Vec<Arc<Definition>> {
+        let asked = self.pending.iter().map(|request| &request.definition);
+        self.servers.iter().flat_map(|server| &server.tools).chain(asked).cloned().collect()
+    }
+
     /// A tool's definition, as its server last gave it.
     #[must_use]
     pub fn definition(&self, tool: &ToolId) -> Option<Arc<Definition>> {

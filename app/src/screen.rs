@@ -4,6 +4,7 @@
 pub mod chat;
 pub mod library;
 pub mod models;
+pub mod path_field;
 pub mod servers;
 pub mod settings;
 pub mod sidebar;

@@ -1,10 +1,11 @@
 //! The smoke run of CI: the real window opens, says something to the local model, waits for the answer, keeps a
 //! picture and ends with a status.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use handrail_engine::turn::Input;
@@ -12,8 +13,10 @@ use iced::{Task, window};
 
 use crate::facts::Facts;
 
-/// How long the whole run may take.
-const LONGEST: Duration = Duration::from_secs(300);
+/// How long the whole run may take; `tests/smoke` kills the program after 180 seconds, and its own words say more.
+const LONGEST: Duration = Duration::from_secs(140);
+/// A picture with fewer colours shows no window.
+const COLOURS: usize = 16;
 /// How long the last frame gets to be drawn before the picture is taken.
 const SETTLE: Duration = Duration::from_millis(700);
 
@@ -22,7 +25,9 @@ const SETTLE: Duration = Duration::from_millis(700);
 pub struct Smoke {
     picture: PathBuf,
     say: String,
+    answered: Arc<AtomicBool>,
     passed: Arc<AtomicBool>,
+    report: Arc<OnceLock<String>>,
 }
 
 /// What happens in it.
@@ -30,8 +35,8 @@ pub struct Smoke {
 pub enum Message {
     /// The first snapshot is here.
     Ready,
-    /// The turn is over.
-    Answered,
+    /// The turn is over: answered, or why not.
+    Ended(Result<(), String>),
     /// The last frame was drawn.
     Settled,
     /// The picture is taken.
@@ -52,7 +57,13 @@ impl Smoke {
     /// A run that says `say` and keeps its picture at a path.
     #[must_use]
     pub fn new(picture: PathBuf, say: String) -> Self {
-        Self { picture, say, passed: Arc::new(AtomicBool::new(false)) }
+        Self { picture, say, answered: Arc::default(), passed: Arc::default(), report: Arc::default() }
+    }
+
+    /// What the picture is like, in one line; nothing before it is taken.
+    #[must_use]
+    pub fn report(&self) -> Option<&str> {
+        self.report.get().map(String::as_str)
     }
 
     /// Whether there was an answer and a picture of it.
@@ -74,16 +85,16 @@ impl Smoke {
                 tracing::error!(model = facts.settings.chat_model, "smoke: the chat model is not here");
                 Action::Run(Task::perform(async { tokio::time::sleep(SETTLE).await }, |()| Message::Settled))
             }
-            Message::Answered => {
-                self.passed.store(true, Ordering::Relaxed);
+            Message::Ended(result) => {
+                match result {
+                    Ok(()) => self.answered.store(true, Ordering::Relaxed),
+                    Err(reason) => tracing::error!(reason, "smoke: no answer"),
+                }
                 Action::Run(Task::perform(async { tokio::time::sleep(SETTLE).await }, |()| Message::Settled))
             }
             Message::Settled => Action::Run(window::screenshot(window).map(Message::Taken)),
             Message::Taken(shot) => {
-                if let Err(error) = write_png(&self.picture, &shot) {
-                    tracing::error!(%error, path = %self.picture.display(), "smoke: the picture cannot be written");
-                    self.passed.store(false, Ordering::Relaxed);
-                }
+                self.taken(&shot);
                 Action::Quit
             }
             Message::TimedOut => {
@@ -92,6 +103,26 @@ impl Smoke {
             }
         }
     }
+
+    /// Keeps the picture, and passes when it shows something and there was an answer.
+    fn taken(&self, shot: &window::Screenshot) {
+        let colours = colours(shot);
+        // A run takes one picture.
+        let _ = self.report.set(format!("smoke: {}x{}, {colours} colours", shot.size.width, shot.size.height));
+        let written = write_png(&self.picture, shot);
+        match &written {
+            Err(error) => tracing::error!(%error, path = %self.picture.display(), "smoke: the picture cannot be written"),
+            Ok(()) if colours < COLOURS => tracing::error!(colours, "smoke: the picture is blank"),
+            Ok(()) => {}
+        }
+        let passed = written.is_ok() && colours >= COLOURS && self.answered.load(Ordering::Relaxed);
+        self.passed.store(passed, Ordering::Relaxed);
+    }
+}
+
+/// How many different colours a picture has.
+fn colours(shot: &window::Screenshot) -> usize {
+    shot.rgba.chunks_exact(4).collect::<HashSet<_>>().len()
 }
 
 /// Writes a picture as a PNG without compression: eight-bit RGBA, stored deflate blocks (RFC 1950, 1951, 2083).
@@ -145,6 +176,39 @@ fn crc32(pieces: &[&[u8]]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A picture of as many colours as pixels, up to 256.
+    fn shot(width: u32, colours: usize) -> window::Screenshot {
+        let rgba: Vec<u8> = (0..width as usize).flat_map(|at| [(at % colours) as u8, 0, 0, 255]).collect();
+        window::Screenshot::new(rgba, iced::Size::new(width, 1), 1.0)
+    }
+
+    fn run(ended: Option<Result<(), String>>, colours: usize) -> (Smoke, bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let smoke = Smoke::new(folder.path().join("a.png"), "hello".to_owned());
+        let window = window::Id::unique();
+        if let Some(ended) = ended {
+            let _ = smoke.update(Message::Ended(ended), &Facts::default(), window);
+        }
+        let _ = smoke.update(Message::Taken(shot(64, colours)), &Facts::default(), window);
+        let kept = folder.path().join("a.png").exists();
+        (smoke, kept)
+    }
+
+    #[test]
+    fn only_an_answer_with_a_picture_that_shows_something_passes() {
+        let (smoke, kept) = run(Some(Ok(())), 16);
+        assert!(smoke.passed() && kept);
+        assert_eq!(smoke.report(), Some("smoke: 64x1, 16 colours"));
+        assert!(!run(Some(Ok(())), 15).0.passed());
+        assert!(!run(Some(Err("the model broke".to_owned())), 64).0.passed());
+        assert!(!run(None, 64).0.passed());
+    }
+
+    #[test]
+    fn the_run_ends_by_itself_before_the_script_kills_it() {
+        assert!(LONGEST < Duration::from_secs(150));
+    }
 
     #[test]
     fn checksums_are_those_of_the_standards() {

@@ -10,6 +10,8 @@ pub enum Verb {
     FocusComposer,
     ToggleSidebar,
     Attach,
+    /// Attaches a file by its path.
+    AttachPath,
     ShowChat,
     ShowServers,
     ShowModels,
@@ -32,11 +34,12 @@ enum Held {
 }
 
 /// The shortcuts. Single letters only ever reach this table when no text field took them.
-const SHORTCUTS: [(Held, &str, Verb); 12] = [
+const SHORTCUTS: [(Held, &str, Verb); 13] = [
     (Held::Command, "n", Verb::NewChat),
     (Held::Command, "l", Verb::FocusComposer),
     (Held::Command, "b", Verb::ToggleSidebar),
     (Held::Command, "o", Verb::Attach),
+    (Held::Command, "p", Verb::AttachPath),
     (Held::Command, "1", Verb::ShowChat),
     (Held::Command, "2", Verb::ShowServers),
     (Held::Command, "3", Verb::ShowModels),

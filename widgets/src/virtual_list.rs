@@ -6,6 +6,8 @@
 
 mod state;
 
+use std::ops::Range;
+
 use iced::advanced::widget::{Operation, Tree, tree};
 use iced::advanced::{Clipboard, Layout, Renderer as _, Shell, Widget, layout, mouse, overlay, renderer};
 use iced::keyboard::{self, key};
@@ -40,6 +42,7 @@ pub struct VirtualList<'a, Message> {
     max_width: f32,
     scroller: Color,
     on_end: Option<Box<dyn Fn(bool) -> Message + 'a>>,
+    on_shown: Option<Box<dyn Fn(Range<usize>) -> Message + 'a>>,
     shown: Vec<Element<'a, Message>>,
 }
 
@@ -54,6 +57,7 @@ pub fn virtual_list<'a, Message>(keys: Vec<u64>, view: impl Fn(usize) -> Element
         max_width: f32::INFINITY,
         scroller: Color::from_rgba8(128, 128, 128, 0.5),
         on_end: None,
+        on_shown: None,
         shown: Vec::new(),
     }
 }
@@ -98,6 +102,14 @@ impl<'a, Message> VirtualList<'a, Message> {
     #[must_use]
     pub fn on_end(mut self, message: impl Fn(bool) -> Message + 'a) -> Self {
         self.on_end = Some(Box::new(message));
+        self
+    }
+
+    /// Says which items are on screen, by index, when that changes. An item that is not is not even built, so it cannot
+    /// say itself that it was hidden.
+    #[must_use]
+    pub fn on_shown(mut self, message: impl Fn(Range<usize>) -> Message + 'a) -> Self {
+        self.on_shown = Some(Box::new(message));
         self
     }
 
@@ -221,10 +233,18 @@ impl<Message> Widget<Message, Theme, Renderer> for VirtualList<'_, Message> {
             shell.invalidate_layout();
             shell.request_redraw();
         }
-        if let (Event::Window(window::Event::RedrawRequested(_)), Some(on_end)) = (event, &self.on_end)
+        if !matches!(event, Event::Window(window::Event::RedrawRequested(_))) {
+            return;
+        }
+        if let Some(on_end) = &self.on_end
             && let Some(at_end) = state.end_changed()
         {
             shell.publish(on_end(at_end));
+        }
+        if let Some(on_shown) = &self.on_shown
+            && let Some(rows) = state.shown_changed(&self.keys)
+        {
+            shell.publish(on_shown(rows));
         }
     }
 
@@ -345,6 +365,24 @@ mod tests {
         wheel(&mut ui, -1000.0);
         let end = ui.find("row 99").unwrap();
         assert!((iced_test::selector::Bounded::bounds(&end).y - last.y).abs() < 0.5);
+    }
+
+    #[test]
+    fn what_is_on_screen_is_told_when_it_changes() {
+        let list = virtual_list((0..100).collect(), |index| container(text!("row {index}")).height(30.0).into());
+        let mut ui = Simulator::with_size(iced::Settings::default(), VIEW, list.on_shown(|rows| rows));
+        redraw_all(&mut ui);
+        redraw_all(&mut ui);
+        ui.point_at(Point::new(100.0, 100.0));
+        let delta = mouse::ScrollDelta::Lines { x: 0.0, y: 1000.0 };
+        let _ = ui.simulate([Event::Mouse(mouse::Event::WheelScrolled { delta })]);
+        redraw_all(&mut ui);
+        let told: Vec<Range<usize>> = ui.into_messages().collect();
+        assert_eq!(told, [90..100, 0..11]);
+    }
+
+    fn redraw_all<Message>(ui: &mut Simulator<'_, Message>) {
+        let _ = ui.simulate([Event::Window(window::Event::RedrawRequested(iced::time::Instant::now()))]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use handrail_engine::Config;
+use handrail_engine::conversation::{Attachment, DocumentId};
 use handrail_engine::turn::{Event as Turn, Input};
 use iced_test::simulator;
 
@@ -69,12 +70,24 @@ fn settings_apply_at_once_and_are_written() {
 fn without_a_model_a_message_is_not_lost() {
     let (mut app, _folder) = app();
     let now = Instant::now();
-    let input = Input { text: "hello".to_owned(), ..Input::default() };
+    let attachment = Attachment { document: DocumentId::fresh(), name: "report.pdf".to_owned(), bytes: 3 };
+    let input = Input { text: "hello there".to_owned(), attachments: vec![attachment], ..Input::default() };
     let _ = app.with_chat(now, |chat, env| chat.send(input, env));
     assert_eq!(app.screen, Screen::Models);
     app.screen = Screen::Chat;
     let mut ui = simulator(app.view(app.window.id));
     assert!(ui.find("No model to answer yet").is_ok());
+    // Both wait in the composer: the text, and the chip of the file.
+    assert_eq!(app.chat.written(), "hello there");
+    assert!(ui.find("report.pdf").is_ok());
+}
+
+#[test]
+fn a_signal_quits_once_and_in_order() {
+    let (mut app, _folder) = app();
+    let _ = app.update(Message::Signalled);
+    assert!(app.closing);
+    assert_eq!(app.update(Message::Signalled).units(), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Styles of iced's widgets, made of the colour roles only.
 
-use iced::widget::{button, container, pick_list, progress_bar, rule, scrollable, text_editor};
+use iced::widget::{button, container, pick_list, progress_bar, rule, scrollable, text_editor, text_input};
 use iced::{Background, Border, Color, Shadow, Theme, Vector, border, overlay};
 
 use super::{Roles, radius, roles};
@@ -172,6 +172,21 @@ pub fn framed_editor(theme: &Theme, status: text_editor::Status) -> text_editor:
     let roles = roles(theme);
     let line = if matches!(status, text_editor::Status::Focused { .. }) { roles.focus } else { roles.line };
     text_editor::Style { background: roles.surface.into(), border: outline(line, radius::CONTROL), ..editor(theme, status) }
+}
+
+/// A line to write in.
+#[must_use]
+pub fn input(theme: &Theme, status: text_input::Status) -> text_input::Style {
+    let roles = roles(theme);
+    let line = if matches!(status, text_input::Status::Focused { .. }) { roles.focus } else { roles.line };
+    text_input::Style {
+        background: roles.surface.into(),
+        border: outline(line, radius::CONTROL),
+        icon: roles.muted,
+        placeholder: roles.faint,
+        value: roles.text,
+        selection: roles.selection,
+    }
 }
 
 /// A choice.

@@ -12,12 +12,13 @@ mod transcript;
 mod turn;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use handrail_engine::approval::Decision;
-use handrail_engine::conversation::{Conversation, ConversationId, Message as Stored, MessageId, Passage};
+use handrail_engine::conversation::{Conversation, ConversationId, MessageId, Passage};
 use handrail_engine::tool::CallId;
-use handrail_engine::turn::{Error, Event, Input, Outcome};
+use handrail_engine::turn::{Ended, Error, Event, Input, Outcome};
 use handrail_widgets::markdown;
 use iced::Task;
 use iced::widget::Id;
@@ -26,7 +27,7 @@ use super::Env;
 use crate::desktop;
 use composer::Composer;
 use transcript::{Live, Transcript};
-use turn::Piece;
+use turn::{Entry, Piece};
 
 /// The transcript, for scrolling.
 const LIST: Id = Id::new("transcript");
@@ -57,7 +58,7 @@ pub enum Message {
     Composer(composer::Message),
     New,
     Begun(Result<Conversation, String>, Box<Input>),
-    Loaded(ConversationId, Result<Vec<Stored>, String>),
+    Loaded(ConversationId, Result<Vec<Entry>, String>),
     Turn(u64, Vec<Event>),
     Ended(u64, Result<Outcome, Error>),
     Stop,
@@ -72,6 +73,8 @@ pub enum Message {
     ShowPassages(MessageId),
     CloseInspector,
     AtEnd(bool),
+    /// These rows of the transcript are on screen.
+    InView(Range<usize>),
     ToEnd,
     ShowModels,
     Dismiss,
@@ -121,6 +124,7 @@ impl Chat {
             Message::ShowPassages(message) => self.inspect(message, None),
             Message::CloseInspector => self.close_inspector(),
             Message::AtEnd(at_end) => self.moved(at_end),
+            Message::InView(rows) => self.in_view(&rows),
             Message::ToEnd => Action::Run(to_end()),
             Message::ShowModels => Action::ShowModels,
             Message::Dismiss => self.dismiss(),
@@ -150,6 +154,7 @@ impl Chat {
     }
 
     fn begin_new(&mut self) -> Action {
+        self.out_of_view();
         self.open = None;
         self.inspector = None;
         self.error = None;
@@ -160,11 +165,11 @@ impl Chat {
     pub fn send(&mut self, input: Input, env: &Env<'_>) -> Action {
         self.error = None;
         if !env.facts.can_chat() {
-            self.composer.restore(&input.text);
+            self.composer.restore(input);
             return Action::ShowModels;
         }
         if self.is_running() {
-            self.composer.restore(&input.text);
+            self.composer.restore(input);
             return Action::None;
         }
         match self.open {
@@ -184,10 +189,11 @@ impl Chat {
         match result {
             Ok(conversation) => {
                 self.open = Some(conversation.id);
+                let _ = self.talks.insert(conversation.id, Transcript::begun());
                 self.start(conversation.id, input, env)
             }
             Err(reason) => {
-                self.composer.restore(&input.text);
+                self.composer.restore(input);
                 self.error = Some(reason);
                 Action::None
             }
@@ -205,14 +211,19 @@ impl Chat {
 
     /// Opens a conversation.
     pub fn show(&mut self, conversation: ConversationId, env: &Env<'_>) -> Action {
+        self.out_of_view();
         self.open = Some(conversation);
         self.inspector = None;
         self.error = None;
         if self.talks.get(&conversation).is_some_and(|talk| talk.loaded) {
             return Action::Run(to_end());
         }
-        let engine = env.engine.clone();
-        let work = env.engine.handle().spawn_blocking(move || engine.messages(conversation).map_err(|error| error.to_string()));
+        // Long conversations take a while to read and parse; the window must not wait for them.
+        let (engine, definitions) = (env.engine.clone(), env.facts.definitions());
+        let work = env.engine.handle().spawn_blocking(move || {
+            let messages = engine.messages(conversation).map_err(|error| error.to_string())?;
+            Ok(Transcript::build(messages, &definitions))
+        });
         Action::Run(Task::perform(work, move |result| Message::Loaded(conversation, result.unwrap_or_else(|error| Err(error.to_string())))))
     }
 
@@ -225,9 +236,9 @@ impl Chat {
         }
     }
 
-    fn loaded(&mut self, conversation: ConversationId, result: Result<Vec<Stored>, String>, env: &Env<'_>) -> Action {
+    fn loaded(&mut self, conversation: ConversationId, result: Result<Vec<Entry>, String>, env: &Env<'_>) -> Action {
         match result {
-            Ok(messages) => self.talks.entry(conversation).or_default().load(messages, env.facts),
+            Ok(history) => self.talks.entry(conversation).or_default().load(history, env.facts),
             Err(reason) => self.error = Some(reason),
         }
         Action::None
@@ -263,11 +274,41 @@ impl Chat {
     }
 
     fn retry(&mut self, env: &Env<'_>) -> Action {
-        let question = self.talk().and_then(Transcript::last_question).map(turn::Entry::source);
-        match question {
-            Some(text) => self.send(Input { text, ..Input::default() }, env),
-            None => Action::None,
+        if self.is_running() {
+            return Action::None;
         }
+        if !env.facts.can_chat() {
+            // The message stays where it is, with its button.
+            return Action::ShowModels;
+        }
+        let question = self.talk().and_then(Transcript::last_question);
+        question.map_or(Action::None, |input| self.send(input, env))
+    }
+
+    /// Whether a turn ended in an answer that says something; if not, why.
+    pub fn verdict(&self, result: &Result<Outcome, Error>) -> Result<(), String> {
+        let outcome = result.as_ref().map_err(ToString::to_string)?;
+        let entry = self.talks.values().flat_map(|talk| &talk.entries).find(|entry| entry.id == outcome.message);
+        match &outcome.ended {
+            Ended::Answered { .. } if entry.is_some_and(|entry| !entry.source().trim().is_empty()) => Ok(()),
+            Ended::Answered { .. } => Err("the answer is empty".to_owned()),
+            Ended::Stopped => Err("the turn was stopped".to_owned()),
+            Ended::Limit { reason } | Ended::Failed { reason } => Err(reason.clone()),
+        }
+    }
+
+    /// No card is on screen any more.
+    pub fn out_of_view(&mut self) {
+        for talk in self.talks.values_mut() {
+            talk.in_view(&(0..0));
+        }
+    }
+
+    fn in_view(&mut self, rows: &Range<usize>) -> Action {
+        if let Some(talk) = self.talk_mut() {
+            talk.in_view(rows);
+        }
+        Action::None
     }
 
     /// New facts came: calls may wait now, or no longer.
@@ -283,6 +324,7 @@ impl Chat {
         if let Some(talk) = self.talk_mut() {
             talk.with_card(call, |card| match &message {
                 tool_call::Message::Shown => card.shown_at = card.shown_at.or(Some(now)),
+                tool_call::Message::Hidden => card.shown_at = None,
                 tool_call::Message::Copy => copied = Some(card.details()),
                 other => card.toggle(other),
             });
@@ -291,7 +333,11 @@ impl Chat {
             tool_call::Message::Decide(decision) => self.decide(call.clone(), decision, env),
             tool_call::Message::Stop => self.stop(),
             tool_call::Message::Copy => copied.map_or(Action::None, |text| Action::Run(iced::clipboard::write(text))),
-            tool_call::Message::Shown | tool_call::Message::Raw | tool_call::Message::Result | tool_call::Message::Always => Action::None,
+            tool_call::Message::Shown
+            | tool_call::Message::Hidden
+            | tool_call::Message::Raw
+            | tool_call::Message::Result
+            | tool_call::Message::Always => Action::None,
         }
     }
 
@@ -394,6 +440,13 @@ impl Action {
 
 fn to_end() -> Task<Message> {
     iced::widget::operation::snap_to_end(LIST)
+}
+
+#[cfg(test)]
+impl Chat {
+    pub fn written(&self) -> String {
+        self.composer.written()
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use handrail_engine::rag::{self, Document, DocumentState};
 use iced::widget::{column, container, row, scrollable, space, text};
 use iced::{Center, Element, Fill, Task};
 
+use super::path_field::{self, PathField};
 use super::{Env, Look};
 use crate::appearance::{space as gap, style, width};
 use crate::desktop;
@@ -14,17 +15,25 @@ use crate::icon::Icon;
 use crate::piece;
 
 /// The screen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Library {
     reading: usize,
     error: Option<String>,
     doomed: Option<DocumentId>,
+    path: PathField,
+}
+
+impl Default for Library {
+    fn default() -> Self {
+        Self { reading: 0, error: None, doomed: None, path: PathField::new("library-path") }
+    }
 }
 
 /// What happens on the screen.
 #[derive(Clone, Debug)]
 pub enum Message {
     Add,
+    Path(path_field::Message),
     Chosen(Vec<PathBuf>),
     Read(Result<Attachment, rag::Error>),
     Ask(DocumentId),
@@ -46,6 +55,8 @@ impl Library {
     /// Takes a message in.
     pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
         match message {
+            Message::Add if !desktop::has_file_dialog() => Action::Run(self.path.show(true)),
+            Message::Path(message) => self.path.update(message).map_or(Action::None, |path| self.add(&[path], env)),
             Message::Add => Action::Run(desktop::choose_files(env.locale.t("library-add"), Message::Chosen)),
             Message::Chosen(paths) => self.add(&paths, env),
             Message::Read(result) => self.read(result),
@@ -97,6 +108,7 @@ impl Library {
         let add = piece::secondary(look.t("library-add"), Some(Message::Add));
         let head = row![piece::page(look.t("library-title")), space().width(Fill), add].align_y(Center);
         let mut list = column![head, piece::label(look.t("library-about")).color(look.roles.muted)];
+        list = list.extend(self.path.view(look.t("library-take"), look).map(|field| field.map(Message::Path)));
         if let Some(reason) = &self.error {
             let actions = vec![piece::quiet(look.t("app-dismiss"), Some(Message::Dismiss))];
             list = list.push(piece::banner(

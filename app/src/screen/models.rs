@@ -15,6 +15,7 @@ use iced::widget::{Column, Row, column, container, row, scrollable, space, text}
 use iced::{Center, Element, Fill, Task};
 use sipper::Sipper as _;
 
+use super::path_field::{self, PathField};
 use super::{Env, Look};
 use crate::appearance::{space as gap, style, width};
 use crate::desktop;
@@ -25,11 +26,18 @@ use crate::piece;
 const TICK: Duration = Duration::from_millis(100);
 
 /// The screen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Models {
     fetches: HashMap<String, Fetch>,
     outcomes: HashMap<String, Result<Fetched, Error>>,
     error: Option<String>,
+    path: PathField,
+}
+
+impl Default for Models {
+    fn default() -> Self {
+        Self { fetches: HashMap::new(), outcomes: HashMap::new(), error: None, path: PathField::new("model-path") }
+    }
 }
 
 /// One fetch; dropping it cancels it and keeps what is here.
@@ -47,6 +55,7 @@ pub enum Message {
     Fetched(String, Result<Fetched, Error>),
     Cancel(String),
     Choose,
+    Path(path_field::Message),
     Chosen(Option<PathBuf>),
     Adopted(Result<Box<ModelView>, Error>),
     Use(String),
@@ -75,6 +84,8 @@ impl Models {
             Message::Progressed(id, progress) => self.progressed(&id, progress),
             Message::Fetched(id, result) => self.fetched(id, result),
             Message::Cancel(id) => self.cancel(&id),
+            Message::Choose if !desktop::has_file_dialog() => Action::Run(self.path.show(true)),
+            Message::Path(message) => self.path.update(message).map_or(Action::None, |path| adopt(path, env)),
             Message::Choose => Action::Run(desktop::choose_file(env.locale.t("models-choose"), Message::Chosen)),
             Message::Chosen(path) => path.map_or(Action::None, |path| adopt(path, env)),
             Message::Adopted(result) => self.adopted(result, env),
@@ -158,9 +169,14 @@ impl Models {
             piece::label(look.t("models-own")).color(look.roles.muted).width(Fill),
             piece::secondary(look.t("models-choose"), Some(Message::Choose))
         ];
-        list = list.push(own.spacing(gap::M).align_y(Center));
+        list = list.push(own.spacing(gap::M).align_y(Center)).extend(self.path(look));
         let list = container(list.spacing(gap::M).max_width(width::READING)).center_x(Fill).padding(gap::XL);
         scrollable(list).style(style::scroll).height(Fill).into()
+    }
+
+    /// The line for the path of a file of the person's own.
+    pub fn path<'a>(&'a self, look: Look<'a>) -> Option<Element<'a, Message>> {
+        self.path.view(look.t("models-take"), look).map(|field| field.map(Message::Path))
     }
 
     /// What went wrong beside the fetches.

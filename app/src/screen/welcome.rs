@@ -42,6 +42,8 @@ pub fn view<'a>(models: &'a Models, look: Look<'a>) -> Element<'a, Message> {
             piece::quiet(look.t("welcome-skip"), Some(Message::Leave))
         ]
     };
-    parts = parts.push(act.spacing(gap::S).align_y(Center)).push(piece::small(look.t("welcome-offline"), look.roles));
+    parts = parts.push(act.spacing(gap::S).align_y(Center));
+    parts = parts.extend(models.path(look).map(|field| field.map(Message::Models)));
+    parts = parts.push(piece::small(look.t("welcome-offline"), look.roles));
     scrollable(container(parts).center_x(Fill).padding(gap::XXL)).style(style::scroll).height(Fill).into()
 }

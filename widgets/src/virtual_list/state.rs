@@ -1,6 +1,7 @@
 //! Where the reader is, which heights are known, and the layout that follows from both.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use iced::advanced::layout::{Limits, Node};
 use iced::advanced::widget::Tree;
@@ -44,6 +45,7 @@ pub(super) struct State {
     shown: Vec<u64>,
     dirty: bool,
     reported: Option<bool>,
+    reported_shown: Vec<u64>,
 }
 
 /// One item that was laid out.
@@ -129,6 +131,16 @@ impl State {
     pub(super) fn end_changed(&mut self) -> Option<bool> {
         let at_end = self.anchor == Anchor::End;
         (self.reported.replace(at_end) != Some(at_end)).then_some(at_end)
+    }
+
+    /// The indices of the items that are on screen, when that is news.
+    pub(super) fn shown_changed(&mut self, keys: &[u64]) -> Option<Range<usize>> {
+        if self.shown == self.reported_shown {
+            return None;
+        }
+        self.reported_shown.clone_from(&self.shown);
+        let first = self.shown.first().and_then(|first| keys.iter().position(|key| key == first)).unwrap_or(0);
+        Some(first..first + self.shown.len())
     }
 
     fn estimate(&self) -> f32 {

@@ -46,12 +46,31 @@ pub fn list(arguments: &Value, schema: Option<&Value>) -> Vec<Argument> {
 }
 
 impl Argument {
+    /// Keeps the first characters of the value only.
+    pub fn cut(&mut self, most: usize) {
+        let (start, is_cut) = start(&self.value, most);
+        if is_cut {
+            self.value = format!("{start}…");
+        }
+    }
+
+    #[cfg(test)]
+    pub fn is_cut(&self) -> bool {
+        self.value.ends_with('…')
+    }
+
     /// Draws it as a line of two columns.
     pub fn view<'a, M: 'a>(&'a self, look: Look<'a>) -> Element<'a, M> {
         let label = piece::label(self.label.as_str()).color(look.roles.muted).width(150);
         let value = container(piece::mono(self.value.as_str())).padding([space::XS, space::S]).width(Fill).style(style::raised);
         row![container(label).padding([space::XS, 0.0]), value].spacing(space::M).into()
     }
+}
+
+/// The first characters of a text, and whether there are more.
+#[must_use]
+pub fn start(text: &str, most: usize) -> (&str, bool) {
+    text.char_indices().nth(most).map_or((text, false), |(at, _)| (&text[..at], true))
 }
 
 /// Text with every character made visible that changes what is read without being seen: controls, marks of writing

@@ -51,6 +51,11 @@ pub fn read(engine: &Engine, id: u64, path: &Path) -> (Attached, Task<Message>) 
 }
 
 impl Attached {
+    /// A file that was read before.
+    pub fn again(id: u64, attachment: Attachment) -> Self {
+        Self { id, name: attachment.name.clone(), state: State::Ready(attachment) }
+    }
+
     pub fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading(..))
     }

@@ -9,6 +9,7 @@ use iced::keyboard::{Key, key::Named};
 use iced::widget::{Id, button, column, container, pick_list, row, space, text_editor};
 use iced::{Center, Element, Fill, Pixels, Task};
 
+use super::super::path_field::{self, PathField};
 use super::super::{Env, Look};
 use super::attachment::{self, Attached};
 use crate::appearance::{SANS, size, space as gap, style};
@@ -20,14 +21,28 @@ use crate::piece;
 pub const EDITOR: Id = Id::new("composer");
 
 /// The composer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Composer {
     content: text_editor::Content,
     attachments: Vec<Attached>,
     choice: Choice,
     /// Whether an input method is composing: then Enter belongs to it.
     composing: bool,
+    path: PathField,
     next: u64,
+}
+
+impl Default for Composer {
+    fn default() -> Self {
+        Self {
+            content: text_editor::Content::new(),
+            attachments: Vec::new(),
+            choice: Choice::default(),
+            composing: false,
+            path: PathField::new("composer-path"),
+            next: 0,
+        }
+    }
 }
 
 /// Whether tools may be called, as a choice in a menu.
@@ -47,6 +62,15 @@ impl Choice {
             Self::Auto => look.t("composer-tools-auto"),
             Self::None => look.t("composer-tools-none"),
             Self::Required => look.t("composer-tools-required"),
+        }
+    }
+
+    /// The choice of the menu that a request carries; a named tool is never chosen there.
+    fn of(wire: &ToolChoice) -> Self {
+        match wire {
+            ToolChoice::None => Self::None,
+            ToolChoice::Required | ToolChoice::Named(_) => Self::Required,
+            ToolChoice::Auto => Self::Auto,
         }
     }
 
@@ -79,6 +103,9 @@ pub enum Message {
     Submit,
     Stop,
     Attach,
+    /// Attaches by a path that is written.
+    AttachPath,
+    Path(path_field::Message),
     Chosen(Vec<PathBuf>),
     Attaching(u64, rag::Progress),
     Attached(u64, Result<Attachment, rag::Error>),
@@ -103,7 +130,10 @@ impl Composer {
             Message::Edited(action) => self.edited(action),
             Message::Submit => self.submitted(),
             Message::Stop => Action::Stop,
+            Message::Attach if !desktop::has_file_dialog() => Action::Run(self.path.show(true)),
             Message::Attach => Action::Run(desktop::choose_files(env.locale.t("composer-attach"), Message::Chosen)),
+            Message::AttachPath => Action::Run(self.path.show(false)),
+            Message::Path(message) => self.path_changed(message, env),
             Message::Chosen(paths) => self.attach(paths, env),
             Message::Attaching(id, progress) => self.attaching(id, progress),
             Message::Attached(id, result) => self.attached(id, result),
@@ -113,10 +143,29 @@ impl Composer {
         }
     }
 
-    /// Puts a message's text back, for another try.
-    pub fn restore(&mut self, text: &str) {
-        if self.content.text().trim().is_empty() {
-            self.content = text_editor::Content::with_text(text);
+    /// Puts a message back that could not be sent: its text before what was written meanwhile, its files, and its
+    /// choice about tools.
+    pub fn restore(&mut self, input: turn::Input) {
+        let written = self.content.text();
+        let text = if written.trim().is_empty() { input.text } else { format!("{}\n\n{}", input.text, written.trim_end()) };
+        self.content = text_editor::Content::with_text(&text);
+        self.content.perform(text_editor::Action::Move(text_editor::Motion::DocumentEnd));
+        for attachment in input.attachments {
+            self.next += 1;
+            self.attachments.push(Attached::again(self.next, attachment));
+        }
+        self.choice = Choice::of(&input.options.tool_choice);
+    }
+
+    fn path_changed(&mut self, message: path_field::Message, env: &Env<'_>) -> Action {
+        let closed = message == path_field::Message::Close;
+        match self.path.update(message) {
+            Some(path) => match self.attach(vec![path], env) {
+                Action::Run(task) => Action::Run(Task::batch([task, iced::widget::operation::focus(EDITOR)])),
+                other => other,
+            },
+            None if closed => Action::Run(iced::widget::operation::focus(EDITOR)),
+            None => Action::None,
         }
     }
 
@@ -205,7 +254,11 @@ impl Composer {
         } else {
             container(iced::widget::Row::with_children(chips).spacing(gap::S).wrap()).padding(iced::Padding::ZERO.bottom(gap::S)).into()
         };
-        let parts = column![chips, editor, self.tools(look, running)];
+        let path = self.path.view(look.t("composer-attach-path"), look).map_or_else(
+            || Element::from(space()),
+            |field| container(field.map(Message::Path)).padding(iced::Padding::ZERO.bottom(gap::S)).into(),
+        );
+        let parts = column![chips, path, editor, self.tools(look, running)];
         container(parts).padding(gap::M).width(Fill).style(style::field(hovered)).into()
     }
 
@@ -256,5 +309,15 @@ impl Composer {
 
     pub fn written(&self) -> String {
         self.content.text()
+    }
+
+    /// The files that would be sent, and the choice about tools.
+    pub fn ready(self) -> (Vec<Attachment>, Choice) {
+        (self.attachments.into_iter().filter_map(Attached::into_ready).collect(), self.choice)
+    }
+
+    /// How many files are on their way or here.
+    pub fn attached_count(&self) -> usize {
+        self.attachments.len()
     }
 }

@@ -66,7 +66,7 @@ impl Chat {
             look.roles.muted,
             0.4,
         ));
-        let list: Element<'a, Message> = list.on_end(Message::AtEnd).into();
+        let list: Element<'a, Message> = list.on_end(Message::AtEnd).on_shown(Message::InView).into();
         let jump: Element<'a, Message> = if self.away {
             let button = piece::secondary(look.t("chat-to-end"), Some(Message::ToEnd));
             container(button).center_x(Fill).align_bottom(Fill).padding(gap::S).into()

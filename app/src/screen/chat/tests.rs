@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use handrail_engine::approval::Request;
-use handrail_engine::conversation::{CallRecord, CallState, Role, Status};
+use handrail_engine::conversation::{Attachment, CallRecord, CallState, DocumentId, Message as Stored, Part, Role, Status};
+use handrail_engine::provider::ToolChoice;
 use handrail_engine::tool::{Call, CallId, Definition};
-use handrail_engine::turn::Ended;
+use handrail_engine::turn::{Ended, Options};
 use handrail_engine::{Config, Engine};
 use iced_test::simulator;
 use serde_json::json;
@@ -13,7 +14,7 @@ use super::*;
 use crate::appearance::LIGHT;
 use crate::facts::Facts;
 use crate::locale::{Language, Locale};
-use crate::screen::Look;
+use crate::screen::{Look, path_field};
 
 struct Stage {
     _folder: tempfile::TempDir,
@@ -43,6 +44,11 @@ impl Stage {
             focused_since: Some(self.start),
         };
         self.chat.update(message, &env)
+    }
+
+    fn with_env<T>(&mut self, work: impl FnOnce(&mut Chat, &Env<'_>) -> T) -> T {
+        let env = Env { engine: &self.engine, facts: &self.facts, locale: &self.locale, now: self.start, focused_since: Some(self.start) };
+        work(&mut self.chat, &env)
     }
 
     /// Opens a conversation with a turn that is only written by the test.
@@ -125,21 +131,25 @@ fn a_decision_counts_only_after_the_card_was_seen_long_enough() {
     assert!(matches!(stage.send(decide(), seconds(10) + Duration::from_millis(399)), Action::None));
     assert!(matches!(stage.send(decide(), seconds(10) + Duration::from_millis(400)), Action::Run(_)));
     assert!(matches!(stage.send(Message::Decide(Decision::Deny), seconds(11)), Action::Run(_)));
+
+    // Off screen, nothing counts, and back on screen it must be seen anew.
+    let shown = || Message::Card(call.id.clone(), tool_call::Message::Shown);
+    let hidings = [Message::InView(0..1), Message::Card(call.id.clone(), tool_call::Message::Hidden), Message::New];
+    for (hiding, at) in hidings.into_iter().zip([20, 30, 40]) {
+        let _ = stage.send(Message::InView(0..2), seconds(at));
+        assert!(matches!(stage.send(decide(), seconds(at)), Action::Run(_)));
+        let _ = stage.send(hiding, seconds(at));
+        stage.chat.open = Some(conversation);
+        assert!(matches!(stage.send(Message::Decide(Decision::AllowOnce), seconds(at + 1)), Action::None));
+        let _ = stage.send(shown(), seconds(at + 2));
+        assert!(matches!(stage.send(decide(), seconds(at + 2)), Action::None));
+    }
 }
 
 #[test]
 fn citations_open_the_passage_that_was_found_for_the_question() {
     let mut stage = Stage::new();
     let (_, answer) = stage.with_turn();
-    let passage = |number: usize, text: &str| Passage {
-        number,
-        document: handrail_engine::conversation::DocumentId::fresh(),
-        name: "report.pdf".to_owned(),
-        page: Some(3),
-        span: (10, 40),
-        text: text.to_owned(),
-        score: 1.0,
-    };
     let events = vec![
         Event::Retrieved { passages: vec![passage(1, "It rained in May."), passage(2, "June was dry.")], reason: String::new() },
         Event::Text { message: answer, text: "Rain fell in May [1].".to_owned() },
@@ -158,25 +168,168 @@ fn a_message_of_the_database_that_was_still_streaming_reads_as_interrupted() {
     let mut stage = Stage::new();
     let conversation = stage.engine.new_conversation().unwrap().id;
     stage.chat.open = Some(conversation);
-    let part = handrail_engine::conversation::Part::Text { text: "Half an ans".to_owned() };
+    let part = Part::Text { text: "Half an ans".to_owned() };
     let stored = Stored::new(conversation, Role::Assistant, vec![part], Status::Streaming);
-    let _ = stage.send(Message::Loaded(conversation, Ok(vec![stored])), Duration::ZERO);
+    let _ = stage.send(Message::Loaded(conversation, Ok(Transcript::build(vec![stored], &[]))), Duration::ZERO);
     assert!(stage.sees("Half an ans") && stage.sees("Interrupted when the app closed"));
 }
 
 #[test]
-fn a_thousand_messages_build_a_frame_quickly() {
+fn a_thousand_messages_are_parsed_off_the_screen_and_build_a_frame_quickly() {
     let mut stage = Stage::new();
     let conversation = stage.engine.new_conversation().unwrap().id;
     stage.chat.open = Some(conversation);
     let text = "A paragraph of **some** length with `code` in it.\n\n- one\n- two\n\n```rust\nfn main() {}\n```\n";
     let stored = (0..1000).map(|_| {
-        let part = handrail_engine::conversation::Part::Text { text: text.repeat(3) };
+        let part = Part::Text { text: text.repeat(3) };
         Stored::new(conversation, Role::Assistant, vec![part], Status::Complete)
     });
-    let _ = stage.send(Message::Loaded(conversation, Ok(stored.collect())), Duration::ZERO);
+    // What the blocking task does.
+    let history = Transcript::build(stored.collect(), &[]);
+    let start = Instant::now();
+    let _ = stage.send(Message::Loaded(conversation, Ok(history)), Duration::ZERO);
+    // A frame of 60 a second is 16 ms; parsing here took many of them.
+    assert!(start.elapsed() < Duration::from_millis(16), "{:?}", start.elapsed());
+    assert_eq!(stage.chat.talk().unwrap().entries.len(), 1000);
     let start = Instant::now();
     stage.look(|chat, look| drop(simulator(chat.view(look, false))));
     // A first build that laid out everything would take seconds.
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+}
+
+fn passage(number: usize, text: &str) -> Passage {
+    Passage {
+        number,
+        document: DocumentId::fresh(),
+        name: "report.pdf".to_owned(),
+        page: Some(3),
+        span: (10, 40),
+        text: text.to_owned(),
+        score: 1.0,
+    }
+}
+
+#[test]
+fn citations_of_a_stored_answer_are_found_again_with_and_without_markers() {
+    let mut stage = Stage::new();
+    let conversation = stage.engine.new_conversation().unwrap().id;
+    stage.chat.open = Some(conversation);
+    let said = |role, parts| Stored::new(conversation, role, parts, Status::Complete);
+    let text = |text: &str| Part::Text { text: text.to_owned() };
+    let passages = vec![passage(1, "The budget was approved in March."), passage(2, "The coolant pump must run at a pressure of 4.2 bar.")];
+    let history = Transcript::build(
+        vec![
+            said(Role::User, vec![text("What pressure?"), Part::Passages { passages }]),
+            said(Role::Assistant, vec![text("The coolant pump runs at a pressure of 4.2 bar.")]),
+            said(Role::User, vec![text("And array[1]?")]),
+            said(Role::Assistant, vec![text("That is array[1] of [1].")]),
+        ],
+        &[],
+    );
+    assert_eq!(history.iter().map(|entry| entry.cited.clone()).collect::<Vec<_>>(), [vec![], vec![2], vec![], vec![]]);
+    let _ = stage.send(Message::Loaded(conversation, Ok(history)), Duration::ZERO);
+    assert!(stage.sees("[2] report.pdf · p. 3") && !stage.sees("[1] report.pdf · p. 3"));
+}
+
+#[test]
+fn a_message_sent_before_the_history_is_here_comes_after_it() {
+    let mut stage = Stage::new();
+    let conversation = stage.engine.new_conversation().unwrap().id;
+    let old = Stored::new(conversation, Role::User, vec![Part::Text { text: "An old question".to_owned() }], Status::Complete);
+    stage.chat.open = Some(conversation);
+    let input = Input { text: "A new question".to_owned(), ..Input::default() };
+    stage.with_env(|chat, env| drop(chat.send(input, env)));
+    let (user, answer) = (MessageId::fresh(), MessageId::fresh());
+    let _ = stage.send(Message::Turn(1, vec![Event::Started { conversation, user, model: "m".to_owned() }]), Duration::ZERO);
+    // The database is read while the turn runs: it has the new question too, once under its real id and once as it
+    // would be had its id not been told yet.
+    let again = |id| Stored {
+        id,
+        ..Stored::new(conversation, Role::User, vec![Part::Text { text: "A new question".to_owned() }], Status::Complete)
+    };
+    let history = Transcript::build(vec![old, again(user), again(MessageId::fresh())], &[]);
+    let _ = stage.send(Message::Loaded(conversation, Ok(history)), Duration::ZERO);
+    let sources = |stage: &Stage| stage.chat.talk().unwrap().entries.iter().map(Entry::source).collect::<Vec<_>>();
+    assert_eq!(sources(&stage), ["An old question", "A new question"]);
+    // The turn goes on after the new question.
+    let _ = stage.send(Message::Turn(1, vec![Event::Text { message: answer, text: "Yes.".to_owned() }]), Duration::ZERO);
+    assert_eq!(sources(&stage), ["An old question", "A new question", "Yes."]);
+    assert!(stage.chat.is_running());
+}
+
+fn attachment() -> Attachment {
+    Attachment { document: DocumentId::fresh(), name: "report.pdf".to_owned(), bytes: 3 }
+}
+
+fn with_file(text: &str) -> Input {
+    let options = Options { tool_choice: ToolChoice::None, ..Options::default() };
+    Input { text: text.to_owned(), attachments: vec![attachment()], options }
+}
+
+/// What the composer would send, taken out of it.
+fn composed(stage: &mut Stage) -> (String, Vec<String>, composer::Choice) {
+    let text = stage.chat.composer.written();
+    let (files, choice) = std::mem::take(&mut stage.chat.composer).ready();
+    (text, files.into_iter().map(|file| file.name).collect(), choice)
+}
+
+#[test]
+fn what_cannot_be_sent_is_back_in_the_composer() {
+    let expected = |text: &str| (text.to_owned(), vec!["report.pdf".to_owned()], composer::Choice::None);
+    // While a turn runs.
+    let mut stage = Stage::new();
+    let _ = stage.with_turn();
+    stage.with_env(|chat, env| drop(chat.send(with_file("first"), env)));
+    assert_eq!(composed(&mut stage), expected("first"));
+    // When no conversation can be begun; what was written meanwhile stays after it.
+    stage.chat.composer.typed("second");
+    let _ = stage.send(Message::Begun(Err("the disk is full".to_owned()), Box::new(with_file("first"))), Duration::ZERO);
+    assert_eq!(composed(&mut stage), expected("first\n\nsecond"));
+    assert!(stage.sees("the disk is full"));
+}
+
+#[test]
+fn another_try_sends_the_files_and_the_choice_again() {
+    let mut stage = Stage::new();
+    let conversation = stage.engine.new_conversation().unwrap();
+    let sent = with_file("What does it say?");
+    let _ = stage.send(Message::Begun(Ok(conversation), Box::new(sent.clone())), Duration::ZERO);
+    let failed = Error::Provider(handrail_engine::provider::Error::Broken("out of memory".to_owned()));
+    let _ = stage.send(Message::Ended(1, Err(failed)), Duration::ZERO);
+    assert!(stage.sees("Try again"));
+    assert_eq!(stage.chat.talk().unwrap().last_question(), Some(sent.clone()));
+    assert!(matches!(stage.send(Message::Retry, Duration::ZERO), Action::Changed(_)));
+    assert_eq!(stage.chat.talk().unwrap().last_question(), Some(sent));
+    assert_eq!(stage.chat.talk().unwrap().entries.len(), 2);
+}
+
+#[test]
+fn a_path_that_is_written_attaches_its_file() {
+    let mut stage = Stage::new();
+    let _ = stage.send(Message::Composer(composer::Message::AttachPath), Duration::ZERO);
+    let path = |message| Message::Composer(composer::Message::Path(message));
+    stage.look(|chat, look| {
+        let mut ui = simulator(chat.view(look, false));
+        assert!(ui.find("Attach").is_ok() && ui.find("This system offers no file dialog").is_err());
+    });
+    let _ = stage.send(path(path_field::Message::Typed("/tmp/a.pdf".to_owned())), Duration::ZERO);
+    let _ = stage.send(path(path_field::Message::Enter), Duration::ZERO);
+    assert_eq!(stage.chat.composer.attached_count(), 1);
+    assert!(stage.sees("a.pdf") && !stage.sees("Attach"));
+}
+
+#[test]
+fn only_an_answer_with_text_is_an_answer() {
+    use handrail_engine::provider::Finish;
+    let mut stage = Stage::new();
+    let (_, answer) = stage.with_turn();
+    let ended = |ended| Ok(Outcome { message: answer, ended });
+    let answered = || ended(Ended::Answered { finish: Finish::Stop });
+    assert!(stage.chat.verdict(&answered()).is_err());
+    let _ = stage.send(Message::Turn(1, vec![Event::Text { message: answer, text: "Noon.".to_owned() }]), Duration::ZERO);
+    assert_eq!(stage.chat.verdict(&answered()), Ok(()));
+    assert_eq!(stage.chat.verdict(&ended(Ended::Failed { reason: "no memory".to_owned() })), Err("no memory".to_owned()));
+    assert!(stage.chat.verdict(&ended(Ended::Stopped)).is_err());
+    let broken = Error::Provider(handrail_engine::provider::Error::Broken("gone".to_owned()));
+    assert!(stage.chat.verdict(&Err(broken)).is_err());
 }

@@ -15,7 +15,8 @@ use crate::appearance::{space as gap, style};
 use crate::icon::{Icon, icon};
 use crate::piece;
 
-/// Most characters of a result that a card shows; the rest can be copied.
+/// Most characters that a card keeps and shows of a result, and of each argument of a call that is decided; Copy takes
+/// all. What a person is asked to allow is never cut.
 const SHOWN: usize = 6000;
 
 /// One call on the screen.
@@ -24,7 +25,7 @@ pub struct Card {
     pub record: CallRecord,
     arguments: Vec<Argument>,
     raw: String,
-    result: Option<(String, bool)>,
+    result: Option<Shown>,
     /// Why the person is asked; only while the gate waits for them.
     pub waiting: Option<String>,
     /// Since when the question is on screen.
@@ -35,11 +36,23 @@ pub struct Card {
     shows_always: bool,
 }
 
+/// What a card shows of a result.
+#[derive(Clone, Debug)]
+struct Shown {
+    text: String,
+    /// Size of the whole, in bytes.
+    bytes: usize,
+    is_cut: bool,
+    is_error: bool,
+}
+
 /// What a person does with a card.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// The card came on screen.
     Shown,
+    /// It left the screen.
+    Hidden,
     Decide(Decision),
     Raw,
     Result,
@@ -92,9 +105,16 @@ impl Card {
     fn settle(&mut self) {
         if !matches!(self.record.state, CallState::Proposed) {
             self.waiting = None;
+            self.arguments.iter_mut().for_each(|argument| argument.cut(SHOWN));
+            let (start, is_cut) = argument::start(&self.raw, SHOWN);
+            if is_cut {
+                self.raw = format!("{start}…");
+            }
         }
         if let CallState::Done { result, .. } = &self.record.state {
-            self.result = Some((argument::visible(&result.to_text()), result.is_error));
+            let text = result.to_text();
+            let (start, is_cut) = argument::start(&text, SHOWN);
+            self.result = Some(Shown { text: argument::visible(start), bytes: text.len(), is_cut, is_error: result.is_error });
         }
     }
 
@@ -109,7 +129,8 @@ impl Card {
                 String::new()
             }
         };
-        format!("{}\n{}\n{outcome}", self.record.call.tool, self.raw)
+        let arguments = serde_json::to_string_pretty(&self.record.call.arguments).unwrap_or_default();
+        format!("{}\n{arguments}\n{outcome}", self.record.call.tool)
     }
 
     /// Opens or closes a part of the card.
@@ -118,7 +139,7 @@ impl Card {
             Message::Raw => self.shows_raw = !self.shows_raw,
             Message::Result => self.shows_result = !self.shows_result,
             Message::Always => self.shows_always = !self.shows_always,
-            Message::Shown | Message::Decide(_) | Message::Stop | Message::Copy => {}
+            Message::Shown | Message::Hidden | Message::Decide(_) | Message::Stop | Message::Copy => {}
         }
     }
 
@@ -167,7 +188,7 @@ impl Card {
         let parts = parts.push(self.arguments(look)).push(self.buttons(look));
         let parts = if self.shows_always { parts.push(self.always(look)) } else { parts };
         let card = container(parts).padding(gap::L).width(Fill).style(style::waiting);
-        sensor(card).on_show(|_| Message::Shown).key(self.record.call.id.as_str().to_owned()).into()
+        sensor(card).on_show(|_| Message::Shown).on_hide(Message::Hidden).key(self.record.call.id.as_str().to_owned()).into()
     }
 
     fn buttons<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
@@ -238,8 +259,8 @@ impl Card {
     }
 
     fn done<'a>(&'a self, milliseconds: u64, look: Look<'a>) -> Element<'a, Message> {
-        let (text, is_error) = self.result.as_ref().map_or(("", false), |(text, is_error)| (text.as_str(), *is_error));
-        let seconds = format!("{:.1} s · {}", milliseconds as f64 / 1000.0, look.locale.bytes(text.len() as u64));
+        let (bytes, is_error) = self.result.as_ref().map_or((0, false), |result| (result.bytes, result.is_error));
+        let seconds = format!("{:.1} s · {}", milliseconds as f64 / 1000.0, look.locale.bytes(bytes as u64));
         if is_error {
             self.line(Icon::Failed, look.roles.danger, look.t("call-tool-error"), Some(seconds), look)
         } else {
@@ -258,10 +279,9 @@ impl Card {
         }
         if self.shows_result {
             parts = parts.push(self.arguments(look));
-            if let Some((text, _)) = &self.result {
-                let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(at, _)| at);
-                parts = parts.push(container(piece::mono(&text[..end])).padding(gap::S).width(Fill).style(style::raised));
-                if end < text.len() {
+            if let Some(result) = &self.result {
+                parts = parts.push(container(piece::mono(result.text.as_str())).padding(gap::S).width(Fill).style(style::raised));
+                if result.is_cut {
                     parts = parts.push(piece::small(look.t("call-result-cut"), look.roles));
                 }
             }
@@ -348,6 +368,23 @@ mod tests {
                 assert!(ui.find("write_file").is_ok());
             });
         }
+    }
+
+    #[test]
+    fn a_card_keeps_the_start_of_a_long_result_and_copies_all_of_it() {
+        let mut card = card(CallState::Proposed);
+        let long = "é".repeat(3 * SHOWN);
+        card.record.call.arguments = json!({"content": long});
+        let mut waiting = Card::new(card.record.clone(), None);
+        waiting.ask(Some(String::new()));
+        // What is to be allowed is there to the last character.
+        assert!(waiting.raw.contains(&long) && !waiting.arguments[0].is_cut());
+        let state = CallState::Done { by: "you".to_owned(), result: CallResult::text(&long), milliseconds: 1 };
+        waiting.changed(CallRecord { state, ..card.record });
+        let shown = waiting.result.as_ref().unwrap();
+        assert_eq!((shown.text.chars().count(), shown.bytes, shown.is_cut), (SHOWN, long.len(), true));
+        assert!(waiting.raw.len() < 3 * SHOWN && waiting.arguments[0].is_cut());
+        assert_eq!(waiting.details().matches(&long).count(), 2);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The messages of one conversation and the turn that writes them.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use handrail_engine::conversation::Message as Stored;
 use handrail_engine::conversation::{Attachment, MessageId, Passage, Role, Status};
-use handrail_engine::tool::CallId;
-use handrail_engine::turn::{Ended, Event, Input};
+use handrail_engine::tool::{CallId, Definition};
+use handrail_engine::turn::{self, Ended, Event, Input};
 use handrail_widgets::markdown;
 use iced::task::Handle;
+use jiff::Timestamp;
 
 use super::tool_call::Card;
 use super::turn::{Entry, Piece};
@@ -18,8 +22,12 @@ pub struct Transcript {
     pub live: Option<Live>,
     /// Why the last turn could not run at all.
     pub error: Option<String>,
-    /// Whether the messages of the database are here.
+    /// Whether the messages of the database are here; a turn may run before they are.
     pub loaded: bool,
+    /// When the first message was sent from here: the database has everything before it.
+    sent_at: Option<Timestamp>,
+    /// How the last message was to be answered.
+    options: turn::Options,
 }
 
 /// The turn that is running.
@@ -44,12 +52,38 @@ impl Live {
 }
 
 impl Transcript {
-    /// Takes the messages of the database, unless a turn wrote newer ones meanwhile.
-    pub fn load(&mut self, messages: Vec<Stored>, facts: &Facts) {
-        if self.live.is_some() {
+    /// A conversation that was just begun: the database has nothing of it yet.
+    #[must_use]
+    pub fn begun() -> Self {
+        Self { loaded: true, ..Self::default() }
+    }
+
+    /// Builds the entries of stored messages. Parses every text, so it belongs on a thread that may block.
+    #[must_use]
+    pub fn build(messages: Vec<Stored>, definitions: &[Arc<Definition>]) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(messages.len());
+        let mut passages: Vec<Passage> = Vec::new();
+        for message in messages {
+            let mut entry = Entry::stored(message, definitions);
+            match entry.role {
+                Role::User => passages = entry.passages().to_vec(),
+                Role::Assistant => entry.cite(&passages),
+            }
+            entries.push(entry);
+        }
+        entries
+    }
+
+    /// Puts what the database has before what was sent and written here meanwhile.
+    pub fn load(&mut self, history: Vec<Entry>, facts: &Facts) {
+        if self.loaded {
             return;
         }
-        self.entries = messages.into_iter().map(|message| Entry::stored(message, facts)).collect();
+        // The database may have been read after a turn of this window began to write into it.
+        let earlier = |entry: &Entry| self.sent_at.is_none_or(|sent_at| entry.at < sent_at) && self.position(entry.id).is_none();
+        let mut entries: Vec<Entry> = history.into_iter().take_while(earlier).collect();
+        entries.append(&mut self.entries);
+        self.entries = entries;
         self.loaded = true;
         self.asked(facts);
     }
@@ -60,9 +94,10 @@ impl Transcript {
         entry.status = Status::Complete;
         entry.pieces.push(Piece::Text(markdown::Content::new(&input.text)));
         entry.pieces.extend(input.attachments.iter().cloned().map(|attachment: Attachment| Piece::Attachment(attachment)));
+        self.sent_at = self.sent_at.or(Some(entry.at));
+        self.options = input.options.clone();
         self.entries.push(entry);
         self.error = None;
-        self.loaded = true;
     }
 
     /// Takes an event of the turn in.
@@ -247,9 +282,25 @@ impl Transcript {
         self.entries.iter().position(|entry| entry.id == message)
     }
 
-    /// The last text that the person sent.
+    /// The last message that the person sent, whole, for another try. How a message of an earlier run was to be
+    /// answered is not stored; it is tried again as usual.
     #[must_use]
-    pub fn last_question(&self) -> Option<&Entry> {
-        self.entries.iter().rev().find(|entry| entry.role == Role::User)
+    pub fn last_question(&self) -> Option<Input> {
+        let entry = self.entries.iter().rev().find(|entry| entry.role == Role::User)?;
+        let attachments = entry.pieces.iter().filter_map(|piece| match piece {
+            Piece::Attachment(attachment) => Some(attachment.clone()),
+            _ => None,
+        });
+        Some(Input { text: entry.source(), attachments: attachments.collect(), options: self.options.clone() })
+    }
+
+    /// Forgets that cards of messages outside this range of indices are on screen.
+    pub fn in_view(&mut self, range: &Range<usize>) {
+        let hidden = self.entries.iter_mut().enumerate().filter(|(index, _)| !range.contains(index));
+        for piece in hidden.flat_map(|(_, entry)| &mut entry.pieces) {
+            if let Piece::Call(card) = piece {
+                card.shown_at = None;
+            }
+        }
     }
 }

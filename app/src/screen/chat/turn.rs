@@ -1,16 +1,20 @@
 //! One message on the screen, live or from the database.
 
+use std::sync::Arc;
+
 use handrail_engine::conversation::{Attachment, Message as Stored, MessageId, Part, Passage, Role, Status};
 use handrail_engine::provider::Usage;
+use handrail_engine::rag;
+use handrail_engine::tool::Definition;
 use handrail_widgets::markdown;
 use iced::widget::{Column, Row, button, column, container, row, space};
 use iced::{Center, Element, Fill};
+use jiff::Timestamp;
 
 use super::super::Look;
 use super::tool_call::Card;
 use super::{Message, tool_call};
 use crate::appearance::{self, space as gap, style};
-use crate::facts::Facts;
 use crate::icon::{Icon, icon};
 use crate::piece;
 
@@ -19,6 +23,8 @@ use crate::piece;
 pub struct Entry {
     pub id: MessageId,
     pub role: Role,
+    /// When it was begun.
+    pub at: Timestamp,
     pub model: Option<String>,
     pub pieces: Vec<Piece>,
     pub status: Status,
@@ -43,33 +49,41 @@ impl Entry {
     /// A message that begins now.
     #[must_use]
     pub fn begun(id: MessageId, role: Role, model: Option<String>) -> Self {
-        Self { id, role, model, pieces: Vec::new(), status: Status::Streaming, cited: Vec::new(), usage: None }
+        let at = Timestamp::now();
+        Self { id, role, at, model, pieces: Vec::new(), status: Status::Streaming, cited: Vec::new(), usage: None }
     }
 
-    /// A message of the database.
+    /// A message of the database; `definitions` are those of the tools that are known now.
     #[must_use]
-    pub fn stored(message: Stored, facts: &Facts) -> Self {
+    pub fn stored(message: Stored, definitions: &[Arc<Definition>]) -> Self {
         let pieces = message.parts.into_iter().map(|part| match part {
             Part::Text { text } => Piece::Text(markdown::Content::new(&text)),
             Part::Reasoning { text } => Piece::Reasoning(text, false),
             Part::Call(record) => {
-                let definition = facts.definition(&record.call.tool);
-                Piece::Call(Box::new(Card::new(record, definition.as_ref())))
+                let definition = definitions.iter().find(|definition| definition.id == record.call.tool);
+                Piece::Call(Box::new(Card::new(record, definition)))
             }
             Part::Attachment(attachment) => Piece::Attachment(attachment),
             Part::Passages { passages } => Piece::Passages(passages),
         });
-        let mut entry = Self {
+        Self {
             id: message.id,
             role: message.role,
+            at: message.created_at,
             model: message.model,
             pieces: pieces.collect(),
             status: message.status,
             cited: Vec::new(),
             usage: None,
-        };
-        entry.cited = entry.numbers();
-        entry
+        }
+    }
+
+    /// Finds the passages that a stored answer rests on, as the turn did when it wrote it.
+    pub fn cite(&mut self, passages: &[Passage]) {
+        let calls = self.pieces.iter().any(|piece| matches!(piece, Piece::Call(_)));
+        if !passages.is_empty() && !calls && self.status == Status::Complete {
+            self.cited = rag::cite::citations(&self.source(), passages);
+        }
     }
 
     /// More text.
@@ -106,16 +120,6 @@ impl Entry {
             _ => None,
         });
         found.unwrap_or_default()
-    }
-
-    /// The numbers in square brackets in its text, each once, in order.
-    fn numbers(&self) -> Vec<usize> {
-        let source = self.source();
-        let mut numbers: Vec<usize> =
-            source.split('[').skip(1).filter_map(|rest| rest.split_once(']').and_then(|(number, _)| number.parse().ok())).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
     }
 
     /// Whether a bare Streaming state of the database means: interrupted.
