@@ -42,6 +42,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Store {
     connection: Arc<Mutex<Connection>>,
+    transports: Arc<servers::Transports>,
     /// Held shared while the database is open, so that a process that starts knows whether it is alone.
     _presence: Option<Arc<File>>,
 }
@@ -86,7 +87,7 @@ impl Store {
         let _mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;")?;
         migrate(&mut connection)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)), _presence: None })
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), transports: Arc::default(), _presence: None })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {

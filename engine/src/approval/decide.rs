@@ -17,13 +17,16 @@ pub struct Known {
     pub server: bool,
     /// This tool, as it is now (or its whole server), is allowed in this conversation.
     pub conversation: bool,
+    /// Something was allowed while the server stood for another command or address. That allows nothing.
+    pub moved: bool,
 }
 
 impl Known {
     /// Sums up the stored rules for a call of `tool`. `rules` are those of the tool's server that hold everywhere or in
-    /// the call's conversation ([`crate::store::Store::approvals_for`]).
+    /// the call's conversation ([`crate::store::Store::approvals_for`]); `transport` is what the server stands for
+    /// ([`crate::store::Store::server_transport`]).
     #[must_use]
-    pub fn of(rules: &[Approval], tool: &ToolId) -> Self {
+    pub fn of(rules: &[Approval], tool: &ToolId, transport: &str) -> Self {
         let mut known = Self::default();
         let mut another = false;
         for rule in rules {
@@ -32,6 +35,11 @@ impl Known {
                 (Subject::Server(server), Effect::Deny) => known.denied |= *server == tool.server,
                 // A denial outlives a change of the definition.
                 (Subject::Tool(denied), Effect::Deny) => known.denied |= denied.server == tool.server && denied.name == tool.name,
+                // What was allowed was allowed for a command or address, not for a name.
+                (Subject::Server(server), _) if rule.transport != transport => known.moved |= *server == tool.server,
+                (Subject::Tool(before), _) if rule.transport != transport => {
+                    known.moved |= before.server == tool.server && before.name == tool.name;
+                }
                 (Subject::Server(server), Effect::Allow) if *server == tool.server => {
                     known.server |= always;
                     known.conversation |= !always;
@@ -46,7 +54,8 @@ impl Known {
                 (Subject::Server(_), Effect::Allow | Effect::Seen) => {}
             }
         }
-        let accepted = rules.iter().any(|rule| rule.effect == Effect::Allow && rule.subject == Subject::Tool(tool.clone()));
+        let this = Subject::Tool(tool.clone());
+        let accepted = rules.iter().any(|rule| rule.effect == Effect::Allow && rule.transport == transport && rule.subject == this);
         known.changed = another && !accepted;
         known
     }
@@ -79,7 +88,7 @@ pub enum Verdict {
 /// 3. the tool is always allowed: allow;
 /// 4. its server is always allowed: allow;
 /// 5. it is allowed in this conversation: allow;
-/// 6. otherwise: ask.
+/// 6. otherwise: ask, and say so where the server's command or address changed since something was allowed.
 ///
 /// Nothing a server says about itself (such as `readOnlyHint`) is known here.
 #[must_use]
@@ -96,6 +105,8 @@ pub fn decide(known: &Known) -> Verdict {
         "this server is always allowed"
     } else if known.conversation {
         "allowed in this conversation"
+    } else if known.moved {
+        return Verdict::Ask { why: "the command or address of this server changed since you allowed it".to_owned() };
     } else {
         return Verdict::Ask { why: "nothing was allowed for this tool yet".to_owned() };
     };
@@ -113,15 +124,16 @@ mod tests {
 
     #[test]
     fn the_truth_table() {
-        for bits in 0_u8..32 {
+        for bits in 0_u8..64 {
             let bit = |n: u8| bits & (1 << n) != 0;
-            let known = Known { denied: bit(0), changed: bit(1), tool: bit(2), server: bit(3), conversation: bit(4) };
+            let known = Known { denied: bit(0), changed: bit(1), tool: bit(2), server: bit(3), conversation: bit(4), moved: bit(5) };
             let expected = match (bit(0), bit(1), bit(2), bit(3), bit(4)) {
                 (true, ..) => "deny: a rule denies it",
                 (_, true, ..) => "ask: this tool changed since it was allowed",
                 (_, _, true, ..) => "allow: this tool is always allowed",
                 (_, _, _, true, _) => "allow: this server is always allowed",
                 (_, _, _, _, true) => "allow: allowed in this conversation",
+                _ if bit(5) => "ask: the command or address of this server changed since you allowed it",
                 _ => "ask: nothing was allowed for this tool yet",
             };
             let found = match decide(&known) {
@@ -138,14 +150,14 @@ mod tests {
     }
 
     fn rule(scope: Scope, subject: Subject, effect: Effect) -> Approval {
-        Approval { id: 1, scope, subject, effect, created_at: Timestamp::now() }
+        Approval { id: 1, scope, subject, effect, created_at: Timestamp::now(), transport: "npx files".to_owned() }
     }
 
     #[test]
     fn what_is_known_comes_from_rules_of_the_same_tool() {
         let here = Scope::Conversation(ConversationId::fresh());
         let this = tool("a", "read", 1);
-        let one = |scope, subject, effect| Known::of(&[rule(scope, subject, effect)], &this);
+        let one = |scope, subject, effect| Known::of(&[rule(scope, subject, effect)], &this, "npx files");
         let of_tool = |tool: ToolId| Subject::Tool(tool);
         assert!(one(Scope::Always, of_tool(this.clone()), Effect::Allow).tool);
         assert!(one(here, of_tool(this.clone()), Effect::Allow).conversation);
@@ -165,15 +177,34 @@ mod tests {
     fn a_changed_tool_is_noticed_until_it_is_allowed_again() {
         let (before, now) = (tool("a", "read", 1), tool("a", "read", 2));
         let old = rule(Scope::Always, Subject::Tool(before.clone()), Effect::Allow);
-        let known = Known::of(std::slice::from_ref(&old), &now);
+        let known = Known::of(std::slice::from_ref(&old), &now, "npx files");
         assert_eq!(known, Known { changed: true, ..Known::default() });
         let accepted = rule(Scope::Always, Subject::Tool(now.clone()), Effect::Allow);
-        assert_eq!(Known::of(&[old, accepted], &now), Known { tool: true, ..Known::default() });
+        assert_eq!(Known::of(&[old, accepted], &now, "npx files"), Known { tool: true, ..Known::default() });
         // A tool that ran under its server's rule and then changed is asked about, the rule notwithstanding.
         let server = rule(Scope::Always, Subject::Server("a".into()), Effect::Allow);
         let seen = rule(Scope::Always, Subject::Tool(before), Effect::Seen);
-        let known = Known::of(&[server, seen], &now);
+        let known = Known::of(&[server, seen], &now, "npx files");
         assert_eq!(known, Known { changed: true, server: true, ..Known::default() });
         assert!(matches!(decide(&known), Verdict::Ask { .. }));
+    }
+
+    #[test]
+    fn another_command_under_the_same_name_inherits_denials_and_nothing_else() {
+        let this = tool("a", "read", 1);
+        let here = Scope::Conversation(ConversationId::fresh());
+        for subject in [Subject::Tool(this.clone()), Subject::Server("a".into())] {
+            for (scope, effect) in [(Scope::Always, Effect::Allow), (here, Effect::Allow), (Scope::Always, Effect::Seen)] {
+                let known = Known::of(&[rule(scope, subject.clone(), effect)], &this, "rm -rf");
+                assert_eq!(known, Known { moved: true, ..Known::default() }, "{subject:?} {effect:?}");
+            }
+            let known = Known::of(&[rule(Scope::Always, subject, Effect::Deny)], &this, "rm -rf");
+            assert!(known.denied);
+        }
+        // What was accepted for another command says nothing about a tool that changed under this one.
+        let here_before =
+            Approval { transport: "rm -rf".to_owned(), ..rule(Scope::Always, Subject::Tool(tool("a", "read", 2)), Effect::Allow) };
+        let there_now = rule(Scope::Always, Subject::Tool(this.clone()), Effect::Allow);
+        assert!(Known::of(&[here_before, there_now], &this, "rm -rf").changed);
     }
 }

@@ -14,6 +14,8 @@ use crate::tool::{Call, CallId, Definition, ServerId, ToolId};
 
 /// Events that a slow receiver may still take; one that falls behind reads [`Gate::pending`].
 const EVENTS: usize = 256;
+/// Why a waiting call is denied whose server now stands for something else.
+const MOVED: &str = "the command or address of its server changed, or it was removed, while the call waited";
 
 /// The gate; cheap to clone, one per engine.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ struct Inner {
 #[derive(Debug)]
 struct Waiting {
     request: Request,
+    /// What the server stood for when the call was asked for.
+    transport: String,
     seal: Seal,
     asked_by: Arc<str>,
     answer: oneshot::Sender<Answer>,
@@ -42,6 +46,7 @@ struct Waiting {
 struct Answer {
     allowed: bool,
     by: String,
+    transport: String,
     seal: Seal,
 }
 
@@ -72,13 +77,19 @@ impl Gate {
     }
 
     /// Answers a waiting call, from any thread. A rule is stored before the call is let go; when it cannot be stored
-    /// the call keeps waiting. Other waiting calls that the new rule allows are let go with it.
+    /// the call keeps waiting. Other waiting calls that the new rule allows are let go with it. A call whose server
+    /// meanwhile stands for another command or address cannot be allowed any more.
     pub fn decide(&self, call: &CallId, decision: Decision) -> Result<(), Error> {
         let mut pending = self.inner.lock();
         let position = pending.iter().position(|waiting| waiting.request.call.id == *call && !waiting.answer.is_closed());
         let position = position.ok_or_else(|| Error::NotPending(call.clone()))?;
-        let (request, asked_by) = (&pending[position].request, &pending[position].asked_by);
-        self.inner.store_rule(request, decision)?;
+        let Waiting { request, transport, asked_by, .. } = &pending[position];
+        if decision != Decision::Deny && self.inner.store.server_transport(&request.call.tool.server) != *transport {
+            let waiting = pending.remove(position);
+            self.inner.withdraw(waiting, MOVED);
+            return Err(Error::Denied { by: MOVED.to_owned() });
+        }
+        self.inner.store_rule(request, transport, decision)?;
         let allowed = decision != Decision::Deny;
         let by = words(decision);
         self.inner.record(asked_by, request.conversation, &request.call, Recorded::Decided { allowed, by: by.to_owned() })?;
@@ -102,24 +113,27 @@ impl Gate {
         if call.tool != definition.id {
             return Err(Error::Denied { by: "the call is not for the tool that was shown".to_owned() });
         }
-        let seal = Seal::of(call);
-        let known = self.inner.known(&call.tool, conversation)?;
+        let transport = self.inner.store.server_transport(&call.tool.server);
+        let seal = Seal::of(call, &transport);
+        let known = self.inner.known(&call.tool, &transport, conversation)?;
         let (allowed, by) = match decide(&known) {
             Verdict::Allow { by } => {
                 if known.server && !known.tool {
-                    self.inner.store.put_approval(Scope::Always, &Subject::Tool(call.tool.clone()), Effect::Seen, None)?;
+                    let seen = Subject::Tool(call.tool.clone());
+                    self.inner.store.put_approval_under(&transport, Scope::Always, &seen, Effect::Seen, None)?;
                 }
                 (true, by)
             }
             Verdict::Deny { by } => (false, by),
             Verdict::Ask { why } => {
-                let answer = self.ask(call, definition, conversation, why, cancel).await?;
-                return conclude(call, answer);
+                let request =
+                    Request { call: call.clone(), conversation, definition: Arc::clone(definition), why, asked_at: Timestamp::now() };
+                return conclude(call, self.ask(request, transport, cancel).await?);
             }
         };
         self.inner.record(&self.asked_by, conversation, call, Recorded::Decided { allowed, by: by.clone() })?;
         self.inner.emit(Event::Decided { call: call.id.clone(), allowed, by: by.clone() });
-        conclude(call, Answer { allowed, by, seal })
+        conclude(call, Answer { allowed, by, transport, seal })
     }
 
     /// Writes down what became of a call that had a permit.
@@ -141,24 +155,22 @@ impl Gate {
         Ok(self.inner.store.forget_server_approvals(server)?)
     }
 
-    async fn ask(
-        &self,
-        call: &Call,
-        definition: &Arc<Definition>,
-        conversation: ConversationId,
-        why: String,
-        cancel: &CancellationToken,
-    ) -> Result<Answer, Error> {
+    async fn ask(&self, request: Request, transport: String, cancel: &CancellationToken) -> Result<Answer, Error> {
         let (answer, answered) = oneshot::channel();
-        let request = Request { call: call.clone(), conversation, definition: Arc::clone(definition), why, asked_at: Timestamp::now() };
-        let waiting = Waiting { request: request.clone(), seal: Seal::of(call), asked_by: Arc::clone(&self.asked_by), answer };
-        self.inner.lock().push(waiting);
-        let _pending = Pending { inner: &self.inner, call: &call.id };
+        let Call { id, tool, .. } = request.call.clone();
+        let seal = Seal::of(&request.call, &transport);
+        let asked_by = Arc::clone(&self.asked_by);
+        self.inner.lock().push(Waiting { request: request.clone(), transport: transport.clone(), seal, asked_by, answer });
+        let mut pending = Pending { inner: &self.inner, call: &id, undecided: "stopped before anyone decided" };
         self.inner.emit(Event::Asked(request));
         tokio::select! {
             biased;
             answer = answered => answer.map_err(|_| Error::Denied { by: "the gate is gone".to_owned() }),
             () = cancel.cancelled() => Err(Error::Cancelled),
+            () = self.inner.store.server_transport_left(&tool.server, &transport) => {
+                pending.undecided = MOVED;
+                Err(Error::Denied { by: MOVED.to_owned() })
+            }
         }
     }
 }
@@ -174,15 +186,15 @@ impl Inner {
         let _ = self.events.send(event);
     }
 
-    fn known(&self, tool: &ToolId, conversation: ConversationId) -> Result<Known, Error> {
-        Ok(Known::of(&self.store.approvals_for(&tool.server, conversation)?, tool))
+    fn known(&self, tool: &ToolId, transport: &str, conversation: ConversationId) -> Result<Known, Error> {
+        Ok(Known::of(&self.store.approvals_for(&tool.server, conversation)?, tool, transport))
     }
 
     fn record(&self, asked_by: &str, conversation: ConversationId, call: &Call, recorded: Recorded) -> Result<(), Error> {
         Ok(self.store.append_ledger(asked_by, conversation, call, recorded)?)
     }
 
-    fn store_rule(&self, request: &Request, decision: Decision) -> Result<(), Error> {
+    fn store_rule(&self, request: &Request, transport: &str, decision: Decision) -> Result<(), Error> {
         let tool = &request.call.tool;
         let (scope, subject, accepts) = match decision {
             Decision::Deny | Decision::AllowOnce => return Ok(()),
@@ -191,9 +203,10 @@ impl Inner {
             Decision::AlwaysTool => (Scope::Always, Subject::Tool(tool.clone()), Some(tool)),
             Decision::AlwaysServer => (Scope::Always, Subject::Server(tool.server.clone()), Some(tool)),
         };
-        self.store.put_approval(scope, &subject, Effect::Allow, accepts)?;
+        // Under what the person was asked about, even where the server changes in this very moment.
+        self.store.put_approval_under(transport, scope, &subject, Effect::Allow, accepts)?;
         if decision == Decision::AlwaysServer {
-            self.store.put_approval(Scope::Always, &Subject::Tool(tool.clone()), Effect::Seen, None)?;
+            self.store.put_approval_under(transport, Scope::Always, &Subject::Tool(tool.clone()), Effect::Seen, None)?;
         }
         Ok(())
     }
@@ -202,7 +215,7 @@ impl Inner {
         let call = waiting.request.call.id;
         self.emit(Event::Decided { call, allowed, by: by.clone() });
         // The waiting future may be gone in this very moment; then nothing runs.
-        let _ = waiting.answer.send(Answer { allowed, by, seal: waiting.seal });
+        let _ = waiting.answer.send(Answer { allowed, by, transport: waiting.transport, seal: waiting.seal });
     }
 
     /// Lets waiting calls go that a rule allows by now. What cannot be read or recorded keeps waiting.
@@ -211,7 +224,7 @@ impl Inner {
         while position < pending.len() {
             let waiting = &pending[position];
             let request = &waiting.request;
-            let verdict = self.known(&request.call.tool, request.conversation).map(|known| decide(&known));
+            let verdict = self.known(&request.call.tool, &waiting.transport, request.conversation).map(|known| decide(&known));
             if let Ok(Verdict::Allow { by }) = verdict
                 && self
                     .record(&waiting.asked_by, request.conversation, &request.call, Recorded::Decided { allowed: true, by: by.clone() })
@@ -240,6 +253,8 @@ impl Inner {
 struct Pending<'a> {
     inner: &'a Inner,
     call: &'a CallId,
+    /// Why nobody decided.
+    undecided: &'static str,
 }
 
 impl Drop for Pending<'_> {
@@ -249,7 +264,7 @@ impl Drop for Pending<'_> {
             pending.iter().position(|waiting| waiting.request.call.id == *self.call).map(|position| pending.remove(position))
         };
         if let Some(waiting) = waiting {
-            self.inner.withdraw(waiting, "stopped before anyone decided");
+            self.inner.withdraw(waiting, self.undecided);
         }
     }
 }
@@ -258,7 +273,7 @@ fn conclude(call: &Call, answer: Answer) -> Result<Permit, Error> {
     if !answer.allowed {
         return Err(Error::Denied { by: answer.by });
     }
-    Permit::mint(call.clone(), answer.by, answer.seal).map_err(|error| Error::Denied { by: error.to_string() })
+    Permit::mint(call.clone(), answer.transport, answer.by, answer.seal).map_err(|error| Error::Denied { by: error.to_string() })
 }
 
 fn words(decision: Decision) -> &'static str {

@@ -7,11 +7,12 @@ use crate::tool::{self, Call, ToolId, canonical_json};
 
 /// Leave to run one call, with the arguments inside. It cannot be made outside this room, copied, or used twice.
 ///
-/// It carries a seal: SHA-256 over the canonical JSON of the tool's identity, the call's id and the arguments, taken
-/// from the request that the person (or the rule) decided about. Spending it checks the call against the seal.
+/// It carries a seal: SHA-256 over the canonical JSON of the tool's identity, what its server stood for, the call's id
+/// and the arguments, taken from the request that the person (or the rule) decided about. Spending it checks the call against the seal.
 #[derive(Debug)]
 pub struct Permit {
     call: Call,
+    transport: String,
     by: String,
     seal: Seal,
 }
@@ -21,11 +22,12 @@ pub struct Permit {
 pub(in crate::approval) struct Seal([u8; 32]);
 
 impl Seal {
-    pub(in crate::approval) fn of(call: &Call) -> Self {
+    pub(in crate::approval) fn of(call: &Call, transport: &str) -> Self {
         let bound = json!({
             "server": call.tool.server,
             "tool": call.tool.name,
             "schema": call.tool.schema,
+            "transport": transport,
             "call": call.id,
             "arguments": call.arguments,
         });
@@ -35,8 +37,8 @@ impl Seal {
 
 impl Permit {
     /// Mints a permit, unless the call is not the one that was sealed.
-    pub(in crate::approval) fn mint(call: Call, by: String, seal: Seal) -> Result<Self, tool::Error> {
-        let permit = Self { call, by, seal };
+    pub(in crate::approval) fn mint(call: Call, transport: String, by: String, seal: Seal) -> Result<Self, tool::Error> {
+        let permit = Self { call, transport, by, seal };
         permit.check()?;
         Ok(permit)
     }
@@ -53,6 +55,12 @@ impl Permit {
         &self.call
     }
 
+    /// What the tool's server stood for when the call was asked for ([`crate::store::Store::server_transport`]).
+    #[must_use]
+    pub fn transport(&self) -> &str {
+        &self.transport
+    }
+
     /// Spends the permit for exactly this tool and gives the arguments that may run.
     pub fn spend_for(self, tool: &ToolId) -> Result<Value, tool::Error> {
         if self.call.tool != *tool {
@@ -63,7 +71,7 @@ impl Permit {
     }
 
     fn check(&self) -> Result<(), tool::Error> {
-        if Seal::of(&self.call) == self.seal {
+        if Seal::of(&self.call, &self.transport) == self.seal {
             Ok(())
         } else {
             Err(tool::Error::Permit("the call is not the one that was decided about".to_owned()))
@@ -83,8 +91,10 @@ mod tests {
 
     #[test]
     fn a_seal_fits_only_the_call_it_was_made_for() {
-        let seal = Seal::of(&call());
-        assert!(Permit::mint(call(), String::new(), seal).is_ok());
+        let seal = Seal::of(&call(), "npx files");
+        let mint = |call: Call, transport: &str| Permit::mint(call, transport.to_owned(), String::new(), seal);
+        assert!(mint(call(), "npx files").is_ok());
+        assert!(mint(call(), "npx others").is_err());
         let changes: [fn(&mut Call); 5] = [
             |call| call.arguments["path"] = json!("/tmp/b"),
             |call| call.id = CallId::new("call_2"),
@@ -95,13 +105,13 @@ mod tests {
         for change in changes {
             let mut other = call();
             change(&mut other);
-            assert!(Permit::mint(other, String::new(), seal).is_err());
+            assert!(mint(other, "npx files").is_err());
         }
     }
 
     #[test]
     fn a_permit_is_spent_only_for_its_tool() {
-        let permit = |call: Call| Permit::mint(call.clone(), "allowed once".to_owned(), Seal::of(&call)).unwrap();
+        let permit = |call: Call| Permit::mint(call.clone(), String::new(), "allowed once".to_owned(), Seal::of(&call, "")).unwrap();
         assert_eq!(permit(call()).spend_for(&call().tool).unwrap(), call().arguments);
         let changed = ToolId { schema: SchemaHash::of(&json!({"type": "object"})), ..call().tool };
         assert!(matches!(permit(call()).spend_for(&changed), Err(tool::Error::Permit(_))));

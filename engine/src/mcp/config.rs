@@ -13,6 +13,9 @@ mod relaxed;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use serde_json::json;
+
+use crate::tool::SchemaHash;
 pub(super) use document::{Document, pasted};
 pub(super) use entry::Entry;
 pub(super) use expand::expand;
@@ -53,6 +56,18 @@ pub enum Transport {
         /// Headers sent with each request.
         headers: BTreeMap<String, String>,
     },
+}
+
+impl Transport {
+    /// Names everything that decides which program or address answers, and with which keys: SHA-256 over its canonical
+    /// JSON, in hexadecimal. Values of `env` and `headers` are often secrets; they are in no stored text but this hash.
+    pub(super) fn fingerprint(&self) -> String {
+        let value = match self {
+            Self::Stdio { command, args, env, cwd } => json!({ "command": command, "args": args, "env": env, "cwd": cwd }),
+            Self::Http { url, headers } => json!({ "url": url, "headers": headers }),
+        };
+        SchemaHash::of(&value).to_hex()
+    }
 }
 
 /// What is wrong with a configuration.

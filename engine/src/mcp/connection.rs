@@ -22,7 +22,7 @@ use super::config::Entry;
 use super::process::Tail;
 use super::{Error, Event, ServerView, State};
 use crate::store::Store;
-use crate::tool::{self, CallResult, Control, Definition, ServerId};
+use crate::tool::{self, CallResult, Control, Definition, ServerId, ToolId};
 use call::{Failed, Link};
 use negotiate::Kind;
 use supervise::{Actor, Command};
@@ -57,12 +57,22 @@ struct Snapshot {
     instructions: Option<String>,
     protocol: Option<String>,
     pid: Option<u32>,
+    /// Names the command or address that gave the tools and the link.
+    transport: String,
     link: Option<Arc<Link>>,
 }
 
 impl Default for Snapshot {
     fn default() -> Self {
-        Self { state: State::Stopped, tools: Vec::new(), instructions: None, protocol: None, pid: None, link: None }
+        Self {
+            state: State::Stopped,
+            tools: Vec::new(),
+            instructions: None,
+            protocol: None,
+            pid: None,
+            transport: String::new(),
+            link: None,
+        }
     }
 }
 
@@ -144,12 +154,13 @@ impl Connection {
         self.shared.view()
     }
 
-    /// The tools that a model may be shown: also while the connection is being restored.
-    pub(super) fn usable_tools(&self) -> Vec<Arc<Definition>> {
+    /// The tools that a model may be shown, also while the connection is being restored, and what names the command or
+    /// address that listed them.
+    pub(super) fn usable_tools(&self) -> (String, Vec<Arc<Definition>>) {
         let snapshot = self.shared.snapshot.borrow();
         match snapshot.state {
-            State::Connected | State::Reconnecting { .. } => snapshot.tools.clone(),
-            State::Stopped | State::Starting { .. } | State::Failed { .. } => Vec::new(),
+            State::Connected | State::Reconnecting { .. } => (snapshot.transport.clone(), snapshot.tools.clone()),
+            State::Stopped | State::Starting { .. } | State::Failed { .. } => (String::new(), Vec::new()),
         }
     }
 
@@ -207,20 +218,19 @@ impl Connection {
         }
     }
 
-    /// Whether the server is known to offer this tool no more, or another one under its name.
-    pub(super) fn dropped(&self, definition: &Definition) -> bool {
-        let snapshot = self.shared.snapshot.borrow();
-        // A server that is stopped or starting lists nothing yet; the call itself then says why it cannot run.
-        let lists = matches!(snapshot.state, State::Connected | State::Reconnecting { .. });
-        lists && !snapshot.tools.iter().any(|tool| tool.id == definition.id)
-    }
-
     /// Runs a call. A server that is being restored is waited for, at most for the timeout; the call itself then has
-    /// its whole timeout. The caller must hold a permit: `manager::ServerTool` is the only one.
-    pub(super) async fn call(&self, name: &str, arguments: Map<String, Value>, control: &Control) -> Result<CallResult, tool::Error> {
+    /// its whole timeout. It runs only where `transport` (the command or address that listed the tool) still answers and
+    /// still lists this very tool. The caller must hold a permit: `manager::ServerTool` is the only one.
+    pub(super) async fn call(
+        &self,
+        id: &ToolId,
+        transport: &str,
+        arguments: Map<String, Value>,
+        control: &Control,
+    ) -> Result<CallResult, tool::Error> {
         let timeout = self.entry().config.timeout.map_or(control.timeout, Duration::from_secs);
-        let link = self.link(control, timeout).await?;
-        match link.call(name, arguments, control, timeout).await {
+        let link = self.link(id, transport, control, timeout).await?;
+        match link.call(&id.name, arguments, control, timeout).await {
             Ok(result) => Ok(result),
             Err(Failed { error, lost }) => {
                 if let Some(reason) = lost {
@@ -231,13 +241,29 @@ impl Connection {
         }
     }
 
-    async fn link(&self, control: &Control, timeout: Duration) -> Result<Arc<Link>, tool::Error> {
+    /// Whether the tool is still what it was when it was shown, as far as is known now.
+    fn unchanged(&self, now: &Snapshot, id: &ToolId, transport: &str) -> Result<(), tool::Error> {
+        // What the whole process goes by, then what this connection is, or is about to be.
+        if self.shared.store.server_transport(&id.server) != transport || self.entry().config.transport.fingerprint() != transport {
+            return Err(tool::Error::Permit(format!("the command or address of server '{}' changed since the tool was shown", id.server)));
+        }
+        // A server that is stopped or starting lists nothing yet.
+        let lists = matches!(now.state, State::Connected | State::Reconnecting { .. });
+        if lists && (now.transport != transport || !now.tools.iter().any(|tool| tool.id == *id)) {
+            return Err(tool::Error::Permit(format!("the server changed the tool {id} since it was shown")));
+        }
+        Ok(())
+    }
+
+    async fn link(&self, id: &ToolId, transport: &str, control: &Control, timeout: Duration) -> Result<Arc<Link>, tool::Error> {
         let mut snapshot = self.shared.snapshot.subscribe();
         let until = Instant::now() + timeout;
         let mut reason = "it is not connected".to_owned();
         loop {
             {
-                let now = snapshot.borrow_and_update();
+                // A clone: link and tools must be of one moment, and the checks take locks.
+                let now = snapshot.borrow_and_update().clone();
+                self.unchanged(&now, id, transport)?;
                 match (&now.state, &now.link) {
                     (State::Connected, Some(link)) => return Ok(link.clone()),
                     (State::Stopped, _) => return Err(self.shared.unavailable("it is stopped")),

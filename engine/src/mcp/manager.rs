@@ -107,8 +107,9 @@ impl Manager {
         let connections: Vec<Connection> = self.servers_lock().connections.values().cloned().collect();
         let mut tools: Vec<Arc<GatedTool>> = Vec::new();
         for connection in connections {
-            for definition in connection.usable_tools() {
-                tools.push(Arc::new(ServerTool { definition, connection: connection.clone() }));
+            let (transport, definitions) = connection.usable_tools();
+            for definition in definitions {
+                tools.push(Arc::new(ServerTool { definition, transport: transport.clone(), connection: connection.clone() }));
             }
         }
         tools
@@ -194,6 +195,7 @@ impl Manager {
             gone
         };
         for (id, connection) in gone {
+            self.inner.store.set_server_transport(&id, None);
             self.forget_approvals(&id);
             let _ = self.inner.events.send(Event::Removed(id));
             let _stopping = runtime.spawn(async move { connection.stop(STOP).await });
@@ -201,6 +203,8 @@ impl Manager {
     }
 
     fn place(&self, servers: &mut Servers, id: ServerId, entry: Entry, runtime: &Handle) {
+        // Before anything runs with the new entry: from here on no rule, waiting call or permit of another command holds.
+        self.inner.store.set_server_transport(&id, Some(entry.config.transport.fingerprint()));
         if let Some(connection) = servers.connections.get(&id) {
             let before = connection.entry();
             if *before != entry {
@@ -220,7 +224,8 @@ impl Manager {
         let _ = servers.connections.insert(id, connection);
     }
 
-    /// What was allowed for a server was allowed for its command or address, not for its name.
+    /// What was allowed for a server was allowed for its command or address, not for its name. Tidying only: a rule that
+    /// stays holds for nothing else either.
     fn forget_approvals(&self, server: &ServerId) {
         if let Err(error) = self.inner.store.forget_server_approvals(server) {
             tracing::error!(%error, %server, "the approvals of a changed server could not be taken back");

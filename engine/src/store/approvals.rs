@@ -8,7 +8,8 @@ use super::{Error, Store};
 use crate::conversation::ConversationId;
 use crate::tool::{SchemaHash, ServerId, ToolId};
 
-pub(super) const MIGRATIONS: &[&str] = &["
+pub(super) const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE approval (
         id INTEGER PRIMARY KEY,
         -- Empty: everywhere.
@@ -22,7 +23,31 @@ pub(super) const MIGRATIONS: &[&str] = &["
         UNIQUE (conversation, server, tool, schema, effect)
     ) STRICT;
     CREATE INDEX approval_server ON approval (server);
-"];
+",
+    "
+    ALTER TABLE approval RENAME TO approval_before;
+    CREATE TABLE approval (
+        id INTEGER PRIMARY KEY,
+        -- Empty: everywhere.
+        conversation TEXT NOT NULL,
+        server TEXT NOT NULL,
+        -- Both empty: every tool of the server.
+        tool TEXT NOT NULL,
+        schema TEXT NOT NULL,
+        effect TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        -- A hash over the command or address that the server stood for. Nobody knows it for older rows: empty, which
+        -- no configured server has, so that they are asked about once more.
+        transport TEXT NOT NULL,
+        UNIQUE (conversation, server, tool, schema, effect, transport)
+    ) STRICT;
+    INSERT INTO approval SELECT id, conversation, server, tool, schema, effect, created_at, '' FROM approval_before;
+    DROP TABLE approval_before;
+    CREATE INDEX approval_server ON approval (server);
+",
+];
+
+const COLUMNS: &str = "id, conversation, server, tool, schema, effect, created_at, transport";
 
 /// Where a rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +102,15 @@ pub struct Approval {
     pub effect: Effect,
     /// Since when.
     pub created_at: Timestamp,
+    /// What the server stood for then ([`Store::server_transport`]). A rule that allows holds for nothing else.
+    pub transport: String,
 }
 
 impl Store {
     /// Every rule, oldest first.
     pub fn approvals(&self) -> Result<Vec<Approval>, Error> {
         self.read(|connection| {
-            let mut statement =
-                connection.prepare("SELECT id, conversation, server, tool, schema, effect, created_at FROM approval ORDER BY id")?;
+            let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM approval ORDER BY id"))?;
             collect(statement.query([])?)
         })
     }
@@ -93,22 +119,34 @@ impl Store {
     /// a rule that nobody understands must not let anything run.
     pub fn approvals_for(&self, server: &ServerId, conversation: ConversationId) -> Result<Vec<Approval>, Error> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT id, conversation, server, tool, schema, effect, created_at FROM approval
-                 WHERE server = ?1 AND conversation IN ('', ?2) ORDER BY id",
-            )?;
+            let mut statement = connection
+                .prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE server = ?1 AND conversation IN ('', ?2) ORDER BY id"))?;
             collect(statement.query(params![server.as_str(), conversation.to_string()])?)
         })
     }
 
-    /// Stores a rule; an equal one is stored once. A rule that allows a tool or its server everywhere accepts the tool
-    /// `accepts` as it is now: what was stored about its earlier definitions is dropped.
+    /// Stores a rule for what its server stands for now; see [`Store::put_approval_under`].
     pub fn put_approval(&self, scope: Scope, subject: &Subject, effect: Effect, accepts: Option<&ToolId>) -> Result<(), Error> {
+        let (Subject::Tool(ToolId { server, .. }) | Subject::Server(server)) = subject;
+        self.put_approval_under(&self.server_transport(server), scope, subject, effect, accepts)
+    }
+
+    /// Stores a rule that was given while the server stood for `transport`; an equal one is stored once. A rule that
+    /// allows a tool or its server everywhere accepts the tool `accepts` as it is now: what was stored about its earlier
+    /// definitions is dropped.
+    pub fn put_approval_under(
+        &self,
+        transport: &str,
+        scope: Scope,
+        subject: &Subject,
+        effect: Effect,
+        accepts: Option<&ToolId>,
+    ) -> Result<(), Error> {
         self.write(|transaction| {
             if let Some(tool) = accepts {
                 let _ = transaction.execute(
-                    "DELETE FROM approval WHERE server = ?1 AND tool = ?2 AND schema <> ?3 AND effect <> 'deny'",
-                    params![tool.server.as_str(), tool.name, tool.schema.to_hex()],
+                    "DELETE FROM approval WHERE server = ?1 AND tool = ?2 AND schema <> ?3 AND effect <> 'deny' AND transport = ?4",
+                    params![tool.server.as_str(), tool.name, tool.schema.to_hex(), transport],
                 )?;
             }
             let conversation = match scope {
@@ -120,8 +158,9 @@ impl Store {
                 Subject::Server(server) => (server, "", String::new()),
             };
             let _ = transaction.execute(
-                "INSERT OR IGNORE INTO approval (conversation, server, tool, schema, effect, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![conversation, server.as_str(), tool, schema, effect.as_str(), nanoseconds(Timestamp::now())],
+                "INSERT OR IGNORE INTO approval (conversation, server, tool, schema, effect, created_at, transport)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![conversation, server.as_str(), tool, schema, effect.as_str(), nanoseconds(Timestamp::now()), transport],
             )?;
             Ok(())
         })
@@ -180,7 +219,7 @@ fn approval_of(row: &Row<'_>) -> Result<Approval, Error> {
         "seen" => Effect::Seen,
         _ => return Err(damaged("effect")),
     };
-    Ok(Approval { id, scope, subject, effect, created_at: timestamp(row, 6)? })
+    Ok(Approval { id, scope, subject, effect, created_at: timestamp(row, 6)?, transport: row.get(7)? })
 }
 
 #[cfg(test)]
@@ -214,6 +253,20 @@ mod tests {
         store.put_approval(Scope::Always, &Subject::Tool(tool("2")), Effect::Allow, Some(&tool("2"))).unwrap();
         let left: Vec<(Subject, Effect)> = store.approvals().unwrap().into_iter().map(|a| (a.subject, a.effect)).collect();
         assert_eq!(left, [(Subject::Tool(tool("0")), Effect::Deny), (Subject::Tool(tool("2")), Effect::Allow)]);
+    }
+
+    #[test]
+    fn rules_from_before_transports_were_known_are_kept_but_for_none() {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(MIGRATIONS[0]).unwrap();
+        let row = "INSERT INTO approval (conversation, server, tool, schema, effect, created_at) VALUES ('', 'files', '', '', 'allow', 7)";
+        connection.execute_batch(row).unwrap();
+        let transaction = connection.transaction().unwrap();
+        transaction.execute_batch(MIGRATIONS[1]).unwrap();
+        transaction.commit().unwrap();
+        let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM approval")).unwrap();
+        let rules = collect(statement.query([]).unwrap()).unwrap();
+        assert_eq!((rules.len(), &rules[0].subject, rules[0].transport.as_str()), (1, &Subject::Server("files".into()), ""));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use handrail_engine::approval::{self, Decision, Gate, GatedTool, Permit};
 use handrail_engine::conversation::ConversationId;
 use handrail_engine::mcp::{self, Manager, State};
-use handrail_engine::store::Store;
+use handrail_engine::store::{Recorded, Store};
 use handrail_engine::tool::{self, Call, CallId, CallResult, Control, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -37,7 +37,10 @@ impl Bench {
         if let Some(text) = text {
             std::fs::write(folder.path().join("mcp_config.json"), text).unwrap();
         }
-        let store = Store::in_memory().unwrap();
+        Self::over(Store::in_memory().unwrap(), folder)
+    }
+
+    fn over(store: Store, folder: tempfile::TempDir) -> Self {
         let manager = Manager::new(folder.path().join("mcp_config.json"), store.clone());
         let conversation = store.new_conversation().unwrap().id;
         Self { folder, gate: Gate::new(store.clone()), conversation, store, manager }
@@ -61,6 +64,30 @@ impl Bench {
         let tools = self.manager.tools();
         let found = tools.into_iter().find(|tool| tool.definition().id.server.as_str() == server && tool.definition().id.name == name);
         found.unwrap_or_else(|| panic!("no tool {name} at {server}"))
+    }
+
+    /// Why a call of the tool would be asked about; none where a rule lets it run.
+    async fn asked(&self, tool: &Arc<GatedTool>) -> Option<String> {
+        let mut events = self.gate.subscribe();
+        let (_, waiting) = self.waits(tool);
+        let event = events.recv().await.unwrap();
+        waiting.abort();
+        let _ = waiting.await;
+        match event {
+            approval::Event::Asked(request) => Some(request.why),
+            approval::Event::Decided { allowed, .. } => {
+                assert!(allowed);
+                None
+            }
+        }
+    }
+
+    /// Brings a call of the tool before the gate.
+    fn waits(&self, tool: &Arc<GatedTool>) -> (CallId, tokio::task::JoinHandle<Result<Permit, approval::Error>>) {
+        let (gate, conversation, definition) = (self.gate.clone(), self.conversation, tool.definition().clone());
+        let id = CallId::fresh();
+        let call = Call { id: id.clone(), tool: definition.id.clone(), alias: definition.id.name.clone(), arguments: json!({}) };
+        (id, tokio::spawn(async move { gate.admit(&call, &definition, conversation, &CancellationToken::new()).await }))
     }
 
     async fn permit(&self, tool: &Arc<GatedTool>, arguments: Value) -> Permit {
@@ -525,4 +552,170 @@ async fn a_missing_variable_is_named_and_the_file_keeps_the_placeholder() {
     bench.manager.set_active(&"mock".into(), false).await.unwrap();
     assert_eq!(state(&bench.manager, "mock"), State::Stopped);
     assert!(std::fs::read_to_string(bench.file()).unwrap().contains("\"active\": false"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_never_reaches_a_server_that_came_back_with_another_tool() {
+    let bench = Bench::new();
+    let (id, log) = (ServerId::from("mock"), bench.path("log"));
+    std::fs::write(&log, "").unwrap();
+    let view = bench.add("mock", mock(&json!({ "log": log, "drift_from": 2 }))).await;
+    let (echo, pid) = (bench.tool("mock", "echo"), bench.tool("mock", "pid"));
+    let (first, second, unchanged) =
+        (bench.permit(&echo, json!({})).await, bench.permit(&echo, json!({})).await, bench.permit(&pid, json!({})).await);
+
+    // Lost: the call waits for the server to come back, and then it must not run.
+    assert!(std::process::Command::new("kill").args(["-9", &view.pid.unwrap().to_string()]).status().unwrap().success());
+    eventually("the loss is seen", || state(&bench.manager, "mock") != State::Connected).await;
+    let error = echo.call(first, control()).await.unwrap_err();
+    assert!(matches!(&error, tool::Error::Permit(reason) if reason.contains("changed the tool")), "{error}");
+    assert_eq!((state(&bench.manager, "mock"), received(&log, "initialize").len()), (State::Connected, 2), "it was waited for");
+
+    // Stopped and started: a server that is starting lists nothing that could be compared at first.
+    bench.manager.stop(&id).await.unwrap();
+    bench.manager.start(&id).unwrap();
+    assert_eq!(state(&bench.manager, "mock"), State::Starting { note: None });
+    let error = echo.call(second, control()).await.unwrap_err();
+    assert!(matches!(&error, tool::Error::Permit(reason) if reason.contains("changed the tool")), "{error}");
+    assert!(received(&log, "tools/call").is_empty());
+    // A tool that is still the same runs.
+    assert!(!pid.call(unchanged, control()).await.unwrap().is_error);
+    assert_eq!(received(&log, "tools/call").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_another_command_gets_no_call_that_was_approved_before() {
+    let bench = Bench::new();
+    let (before, after) = (bench.path("before"), bench.path("after"));
+    let _ = bench.add("mock", mock(&json!({ "log": before }))).await;
+    let old = bench.tool("mock", "echo");
+    let (first, second) = (bench.permit(&old, json!({})).await, bench.permit(&old, json!({})).await);
+    let (waiting, withdrawn) = bench.waits(&old);
+    eventually("it waits", || bench.gate.pending().len() == 1).await;
+
+    let _ = bench.add("mock", mock(&json!({ "log": after }))).await;
+    let denied = withdrawn.await.unwrap().unwrap_err();
+    assert!(matches!(&denied, approval::Error::Denied { by } if by.contains("command or address")), "{denied}");
+    assert!(matches!(bench.gate.decide(&waiting, Decision::AlwaysServer), Err(approval::Error::NotPending(_))));
+    let new = bench.tool("mock", "echo");
+    assert_eq!(new.definition().id, old.definition().id, "the same definition, from another program");
+    for (tool, permit) in [(&old, first), (&new, second)] {
+        let error = tool.call(permit, control()).await.unwrap_err();
+        assert!(matches!(&error, tool::Error::Permit(reason) if reason.contains("command or address")), "{error}");
+    }
+    assert!(received(&before, "tools/call").is_empty() && received(&after, "tools/call").is_empty());
+    // An old tool with a new permit is refused as well; both new run.
+    let fresh = bench.permit(&new, json!({})).await;
+    assert!(matches!(old.call(fresh, control()).await, Err(tool::Error::Permit(_))));
+    let _ = bench.call("mock", "echo", json!({})).await.unwrap();
+    assert_eq!((received(&before, "tools/call").len(), received(&after, "tools/call").len()), (0, 1));
+
+    let (_, withdrawn) = bench.waits(&new);
+    eventually("it waits", || bench.gate.pending().len() == 1).await;
+    bench.manager.remove(&"mock".into()).await.unwrap();
+    assert!(matches!(withdrawn.await.unwrap(), Err(approval::Error::Denied { by }) if by.contains("removed")));
+    assert!(bench.gate.pending().is_empty() && bench.store.approvals().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn approvals_follow_the_command_and_not_the_name_from_one_process_to_the_next() {
+    let data = tempfile::tempdir().unwrap();
+    let database = data.path().join("handrail.db");
+    let process = |key: &str| {
+        let mut entry = mock(&json!({}));
+        entry["env"] = json!({ "KEY": key });
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mcp_config.json"), json!({ "mcpServers": { "mock": entry } }).to_string()).unwrap();
+        Bench::over(Store::open(&database).unwrap(), folder)
+    };
+    let started = async |bench: &Bench| {
+        bench.manager.start_all();
+        let _ = bench.manager.ready(&"mock".into(), PATIENCE).await.unwrap();
+        bench.tool("mock", "echo")
+    };
+    for decision in [Decision::AlwaysTool, Decision::AlwaysServer] {
+        let first = process("plain-secret-1");
+        let echo = started(&first).await;
+        let (id, waiting) = first.waits(&echo);
+        eventually("it waits", || first.gate.pending().len() == 1).await;
+        first.gate.decide(&id, decision).unwrap();
+        let _ = waiting.await.unwrap().unwrap();
+        assert_eq!(first.asked(&echo).await, None);
+        // At the same time, another configuration with the same name on the same data.
+        let second = process("plain-secret-2");
+        let why = second.asked(&started(&second).await).await.unwrap();
+        assert!(why.contains("command or address"), "{why}");
+        assert_eq!(first.asked(&echo).await, None, "the first one keeps what it was given");
+        drop((first, second));
+
+        let again = process("plain-secret-1");
+        assert_eq!(again.asked(&started(&again).await).await, None, "the same command after a restart");
+        let edited = process("plain-secret-3");
+        let why = edited.asked(&started(&edited).await).await.unwrap();
+        assert!(why.contains("command or address"), "{why}");
+        for rule in edited.store.approvals().unwrap() {
+            edited.store.remove_approval(rule.id).unwrap();
+        }
+    }
+    for file in ["handrail.db", "handrail.db-wal"] {
+        let bytes = std::fs::read(data.path().join(file)).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&bytes).contains("plain-secret"), "{file}");
+    }
+}
+
+/// The groups of a process' children.
+fn groups_of_children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        if fields[1] == parent.to_string() {
+            found.push(fields[2].parse().unwrap());
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_ends_its_servers_on_every_signal_and_writes_down_what_became_of_the_call() {
+    let data = tempfile::tempdir().unwrap();
+    let (log, config) = (data.path().join("log"), data.path().join("servers.json"));
+    std::fs::write(&config, json!({ "mcpServers": { "mock": mock(&json!({ "log": log, "stubborn": true })) } }).to_string()).unwrap();
+    let cli = |tool: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_handrail-cli"));
+        let _ = command.arg("--data-dir").arg(data.path()).args(["servers", "call", "mock", tool, "{}", "--approve", "allow", "--config"]);
+        let _ = command.arg(&config).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        command.stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    for (calls, signal) in ["TERM", "HUP", "INT"].into_iter().enumerate() {
+        let mut running = cli("hang");
+        eventually("the call arrives", || received(&log, "tools/call").len() > calls).await;
+        let groups = groups_of_children(running.id());
+        assert_eq!(groups.len(), 1, "{groups:?}");
+        assert!(members(groups[0]).len() >= 2, "server and grandchild");
+        assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &running.id().to_string()]).status().unwrap().success());
+        let mut status = None;
+        eventually("it ends", || {
+            status = running.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        assert_eq!(status.unwrap().code(), Some(1), "{signal}: it ended by itself");
+        assert_eq!(members(groups[0]), Vec::<String>::new(), "{signal}");
+    }
+    assert!(cli("echo").wait().unwrap().success());
+    assert!(!cli("die").wait().unwrap().success());
+
+    let rows: Vec<_> = Store::open(&data.path().join("handrail.db")).unwrap().ledger().map(Result::unwrap).collect();
+    let ends = rows.iter().filter_map(|row| match &row.recorded {
+        Recorded::Ended { outcome, .. } => Some((row.tool.name.as_str(), outcome.as_str())),
+        Recorded::Decided { .. } => None,
+    });
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(
+        (rows.len(), &ends[..4]),
+        (10, &[("hang", "stopped while it ran"); 3].into_iter().chain([("echo", "done")]).collect::<Vec<_>>()[..])
+    );
+    assert!(ends[4].0 == "die" && ends[4].1.contains("exit code 9"), "{ends:?}");
 }

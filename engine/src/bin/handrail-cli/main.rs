@@ -98,14 +98,43 @@ fn run(arguments: Arguments, output: &Output) -> Result<(), Failure> {
         output.note(&format!("{error}; the defaults are used"));
     }
     let outcome = engine.block_on(async {
+        // Listened for before anything is started that would have to be ended.
+        let stopped = signalled()?;
         let done = tokio::select! {
             outcome = command(&engine, arguments.command, output) => outcome,
-            _ = tokio::signal::ctrl_c() => Err(Failure::new("stopped")),
+            name = stopped => Err(Failure::new(format!("stopped by {name}"))),
         };
         engine.shutdown(Shutdown::Exit).await;
         done
     });
     outcome
+}
+
+/// Resolves to the name of the first signal that asks this program to end.
+#[cfg(unix)]
+fn signalled() -> Result<impl Future<Output = &'static str>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+            _ = hangup.recv() => "SIGHUP",
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn signalled() -> Result<impl Future<Output = &'static str>, Failure> {
+    Ok(async {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => "Ctrl-C",
+            // Without a way to hear of it, nobody asks.
+            Err(_) => std::future::pending().await,
+        }
+    })
 }
 
 async fn command(engine: &Engine, command: Command, output: &Output) -> Result<(), Failure> {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use handrail_engine::Engine;
-use handrail_engine::approval::GatedTool;
+use handrail_engine::approval::{Gate, GatedTool};
 use handrail_engine::conversation::ConversationId;
 use handrail_engine::mcp::{ServerView, State};
 use handrail_engine::tool::{Call, CallId, Control, ServerId, canonical_json};
@@ -134,14 +134,41 @@ async fn run_gated(engine: &Engine, tool: &Arc<GatedTool>, arguments: Value, app
     let conversation = ConversationId::fresh();
     let cancel = CancellationToken::new();
     let answering = tokio::spawn(super::ask::answer_approvals(engine.approvals().clone(), conversation, approve));
-    let permit = engine.approvals().on_behalf_of("the command line").admit(&call, definition, conversation, &cancel).await;
+    let gate = engine.approvals().on_behalf_of("the command line");
+    let permit = gate.admit(&call, definition, conversation, &cancel).await;
     answering.abort();
     let permit = permit?;
     output.note(&format!("▶ {} {} ({})", call.tool, canonical_json(&call.arguments), permit.by()));
     let timeout = Duration::from_secs(engine.settings().tool_timeout_seconds);
-    let result = tool.call(permit, Control { cancel, timeout, progress: None }).await?;
+    let mut outcome = Outcome { gate: &gate, call: &call, conversation, begun: Instant::now(), words: "stopped while it ran".to_owned() };
+    let ended = tool.call(permit, Control { cancel, timeout, progress: None }).await;
+    outcome.words = match &ended {
+        Ok(result) if result.is_error => "the tool reported an error".to_owned(),
+        Ok(_) => "done".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    drop(outcome);
+    let result = ended?;
     output.result(&result, || result.to_text());
     if result.is_error { Err(Failure::new("the tool says that it failed")) } else { Ok(()) }
+}
+
+/// What became of a call that had a permit; goes into the ledger when it is dropped, which a signal may do early.
+struct Outcome<'a> {
+    gate: &'a Gate,
+    call: &'a Call,
+    conversation: ConversationId,
+    begun: Instant,
+    words: String,
+}
+
+impl Drop for Outcome<'_> {
+    fn drop(&mut self) {
+        let milliseconds = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if let Err(error) = self.gate.ended(self.call, self.conversation, &self.words, milliseconds) {
+            tracing::error!(%error, call = %self.call.id, "the ledger could not be written");
+        }
+    }
 }
 
 fn word(state: &State) -> &'static str {

@@ -49,6 +49,8 @@ const LINES: usize = 20;
 pub(super) struct Live {
     pub(super) link: Arc<Link>,
     pub(super) process: Option<Process>,
+    /// Names the command or address that was connected to.
+    pub(super) transport: String,
     pub(super) tools: Listing,
     pub(super) protocol: Option<String>,
     pub(super) instructions: Option<String>,
@@ -115,14 +117,14 @@ pub(super) async fn connect(shared: &Shared) -> Result<Live, Failure> {
     }
     let transport =
         expand(shared.id.as_str(), &entry.config, |name| std::env::var(name).ok()).map_err(|error| Failure::setup(error.to_string()))?;
-    let configuration = fingerprint(&entry.config.transport);
+    let configuration = era_key(&entry.config.transport);
     let known = shared.store.server_era(&configuration).unwrap_or_else(|error| {
         tracing::warn!(%error, "the known era of a server cannot be read");
         None
     });
     let modern_first = known.as_deref() == Some(Era::Modern.name());
     let order = if modern_first { [Era::Modern, Era::Legacy] } else { [Era::Legacy, Era::Modern] };
-    let (live, era) = match attempt(shared, &transport, order[0]).await {
+    let (mut live, era) = match attempt(shared, &transport, order[0]).await {
         Ok(live) => (live, order[0]),
         // A verdict may be out of date, so a modern failure of any kind is followed up.
         Err(refused) if refused.other_era || (modern_first && refused.failure.kind != Kind::Setup) => {
@@ -138,11 +140,13 @@ pub(super) async fn connect(shared: &Shared) -> Result<Live, Failure> {
     {
         tracing::warn!(%error, "the era of a server cannot be stored");
     }
+    // Of the entry that was connected to: the shared one may be another by now.
+    live.transport = entry.config.transport.fingerprint();
     Ok(live)
 }
 
 /// Names what decides which program or address answers; nothing secret is in it.
-fn fingerprint(transport: &Transport) -> String {
+fn era_key(transport: &Transport) -> String {
     let value = match transport {
         Transport::Stdio { command, args, cwd, .. } => json!({ "command": command, "args": args, "cwd": cwd }),
         Transport::Http { url, .. } => json!({ "url": url }),
@@ -227,6 +231,7 @@ where
     Ok(Live {
         link: Arc::new(link),
         process,
+        transport: String::new(),
         tools,
         protocol: info.as_ref().map(|info| info.protocol_version.to_string()),
         instructions: info.and_then(|info| info.instructions.clone()),

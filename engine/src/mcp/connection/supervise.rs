@@ -302,6 +302,7 @@ impl Shared {
                 instructions: live.instructions.clone(),
                 protocol: live.protocol.clone(),
                 pid: live.process.as_ref().map(|process| process.pid),
+                transport: live.transport.clone(),
                 link: Some(live.link.clone()),
             };
         });

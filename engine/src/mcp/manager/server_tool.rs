@@ -10,10 +10,11 @@ use super::super::connection::Connection;
 use crate::approval::Permit;
 use crate::tool::{CallResult, Control, Definition, Error, Tool};
 
-/// One tool of one server.
+/// One tool of one server, bound to the command or address that listed it.
 #[derive(Debug)]
 pub(super) struct ServerTool {
     pub(super) definition: Arc<Definition>,
+    pub(super) transport: String,
     pub(super) connection: Connection,
 }
 
@@ -23,17 +24,16 @@ impl Tool<Permit> for ServerTool {
     }
 
     fn call(&self, permit: Permit, control: Control) -> BoxFuture<'static, Result<CallResult, Error>> {
-        let (definition, connection) = (self.definition.clone(), self.connection.clone());
+        let (id, transport, connection) = (self.definition.id.clone(), self.transport.clone(), self.connection.clone());
         async move {
-            // From here on the permit is spent: these arguments run, once, or nothing does.
-            let arguments = permit.spend_for(&definition.id)?;
-            if connection.dropped(&definition) {
-                return Err(Error::Permit(format!("the server changed the tool {} since it was shown", definition.id)));
+            if permit.transport() != transport {
+                return Err(Error::Permit(format!("the command or address of server '{}' changed since the tool was shown", id.server)));
             }
-            let Value::Object(arguments) = arguments else {
+            // From here on the permit is spent: these arguments run, once, or nothing does.
+            let Value::Object(arguments) = permit.spend_for(&id)? else {
                 return Err(Error::Permit("its arguments are no JSON object".to_owned()));
             };
-            connection.call(&definition.id.name, arguments, &control).await
+            connection.call(&id, &transport, arguments, &control).await
         }
         .boxed()
     }
