@@ -118,6 +118,10 @@ fn a_message_is_stored_even_when_no_model_can_answer_it() {
     let mut lost = crate::without_tools("Do not lose this.");
     lost.options.model = Some("no-such-model".to_owned());
     let turn = sandbox.turn(conversation, lost, |_| None);
-    assert!(matches!(turn.ended(), handrail_engine::turn::Ended::Failed { reason } if reason.contains("no-such-model")), "{:?}", turn.outcome);
+    assert!(
+        matches!(turn.ended(), handrail_engine::turn::Ended::Failed { reason } if reason.contains("no-such-model")),
+        "{:?}",
+        turn.outcome
+    );
     assert_eq!(sandbox.messages(conversation)[0].text(), "Do not lose this.");
 }

@@ -95,7 +95,7 @@ pub fn result_text(state: &CallState, characters: usize) -> String {
                 (false, true) => format!("The tool reported an error: {text}"),
             }
         }
-        CallState::Denied { by } => format!("The person did not allow this call, and it was not run ({by}). Go on without it."),
+        CallState::Denied { by } => format!("not run: the person did not allow it ({by})"),
         CallState::Failed { reason } => format!("This call gave no result: {reason}"),
         CallState::Stopped => "The person stopped this call before it gave a result.".to_owned(),
         CallState::Unknown => "The program ended while this call was running. Its outcome is unknown, and it was not repeated.".to_owned(),

@@ -73,7 +73,11 @@ impl CallResult {
                 let whole = text.len();
                 // Half of an image is none; half of a text is still one.
                 let cut = if matches!(piece, Content::Image { .. } | Content::Audio { .. }) { 0 } else { room };
-                if let Content::Text { text } | Content::Resource { text: Some(text), .. } | Content::Image { data: text, .. } | Content::Audio { data: text, .. } = piece {
+                if let Content::Text { text }
+                | Content::Resource { text: Some(text), .. }
+                | Content::Image { data: text, .. }
+                | Content::Audio { data: text, .. } = piece
+                {
                     text.truncate((0..=cut).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
                     lost += whole - text.len();
                     room = room.saturating_sub(text.len());
@@ -87,7 +91,8 @@ impl CallResult {
             self.structured = None;
         }
         if lost > 0 {
-            self.content.push(Content::Text { text: format!("[{lost} bytes of this result were left out: more than {KEPT} are not kept]") });
+            self.content
+                .push(Content::Text { text: format!("[{lost} bytes of this result were left out: more than {KEPT} are not kept]") });
         }
         self
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use handrail_engine::Engine;
 use handrail_engine::approval::{self, Decision, Gate};
-use handrail_engine::conversation::{CallRecord, CallState, ConversationId};
-use handrail_engine::provider::{Sampling, ToolChoice};
+use handrail_engine::conversation::{CallRecord, CallState, ConversationId, Passage};
+use handrail_engine::provider::{Finish, Sampling, ToolChoice};
 use handrail_engine::tool::ServerId;
 use handrail_engine::turn::{Ended, Event, Input, Options};
 use sipper::Sipper as _;
@@ -67,11 +67,8 @@ pub enum Approve {
 }
 
 pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Result<(), Failure> {
+    checked(&arguments)?;
     let servers = start_servers(engine, &arguments.server, arguments.config.is_some(), output).await?;
-    let conversation = match arguments.conversation {
-        Some(id) => ConversationId(id),
-        None => engine.new_conversation()?.id,
-    };
     let mut attachments = Vec::new();
     for path in &arguments.attach {
         let mut attaching = engine.attach(path).pin();
@@ -81,13 +78,21 @@ pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Resu
         output.status_end();
         attachments.push(attaching.await?);
     }
+    // Only now: an attachment that cannot be read leaves no empty conversation behind.
+    let conversation = match arguments.conversation {
+        Some(id) => ConversationId(id),
+        None => engine.new_conversation()?.id,
+    };
     let input = Input { text: arguments.text.clone(), attachments, options: options(&arguments, servers) };
     let approvals = tokio::spawn(answer_approvals(engine.approvals().clone(), conversation, arguments.approve));
     let mut turn = engine.turn(conversation, input).pin();
-    let mut ended = None;
+    let (mut ended, mut passages) = (None, Vec::new());
     while let Some(event) = turn.sip().await {
         output.json(&event);
-        show(&event, output);
+        show(&event, &passages, output);
+        if let Event::Retrieved { passages: found, .. } = &event {
+            passages.clone_from(found);
+        }
         if let Event::Finished { reason, .. } = event {
             ended = Some(reason);
         }
@@ -96,10 +101,32 @@ pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Resu
     approvals.abort();
     let _ = outcome?;
     match ended {
-        Some(Ended::Answered { .. }) => Ok(()),
+        Some(Ended::Answered { finish }) => {
+            if finish == Finish::Length {
+                output.note("the answer was cut at the token limit");
+            }
+            Ok(())
+        }
         Some(Ended::Stopped) => Err(Failure::new("the turn was stopped")),
         Some(Ended::Limit { reason } | Ended::Failed { reason }) => Err(Failure::new(reason)),
         None => Err(Failure::new("the turn ended without a result")),
+    }
+}
+
+/// Values that no answer could come of are refused before anything is stored.
+fn checked(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.text.trim().is_empty() && arguments.attach.is_empty() {
+        return Err(Failure::new("there is nothing to ask: the text is empty"));
+    }
+    if let Some(path) = arguments.config.as_deref().filter(|path| !path.is_file()) {
+        return Err(Failure::new(format!("{} is not a file", path.display())));
+    }
+    if arguments.max_tokens == Some(0) {
+        return Err(Failure::new("--max-tokens must be at least 1"));
+    }
+    match arguments.temperature {
+        Some(value) if !value.is_finite() || value < 0.0 => Err(Failure::new("--temperature must be 0 or more")),
+        _ => Ok(()),
     }
 }
 
@@ -125,7 +152,8 @@ fn options(arguments: &Arguments, servers: Vec<ServerId>) -> Options {
 }
 
 async fn start_servers(engine: &Engine, names: &[String], own_config: bool, output: &Output) -> Result<Vec<ServerId>, Failure> {
-    if let Some(error) = engine.servers().config_error() {
+    // Chat without tools does not need the configuration.
+    if let Some(error) = engine.servers().config_error().filter(|_| own_config || !names.is_empty()) {
         return Err(Failure::new(error));
     }
     let ids: Vec<ServerId> = if names.is_empty() && own_config {
@@ -191,7 +219,7 @@ fn ask_on_terminal(request: &approval::Request) -> Decision {
     }
 }
 
-fn show(event: &Event, output: &Output) {
+fn show(event: &Event, passages: &[Passage], output: &Output) {
     if output.is_json() {
         return;
     }
@@ -206,7 +234,13 @@ fn show(event: &Event, output: &Output) {
             output.piece(text);
         }
         Event::ToolCall { record, .. } => show_call(record, output),
-        Event::Cited { passages, .. } => output.note(&format!("\ncites {passages:?}")),
+        Event::Cited { passages: numbers, .. } => {
+            for passage in passages.iter().filter(|passage| numbers.contains(&passage.number)) {
+                let page = passage.page.map(|page| format!(", page {page}")).unwrap_or_default();
+                let start: String = passage.text.chars().take(120).collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+                output.note(&format!("\n[{}] {}{page}: {start}…", passage.number, passage.name));
+            }
+        }
         Event::Usage { usage } => output.note(&format!(
             "\n{} prompt tokens ({} cached), {} written, first after {:.0} ms, {:.1} tokens/s",
             usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.first_token_ms, usage.tokens_per_second

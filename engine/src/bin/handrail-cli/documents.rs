@@ -37,7 +37,11 @@ pub struct Search {
 pub async fn parse(arguments: Parse, output: &Output) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
     let mut parsing = worker::parse(&program, &arguments.file, Limits::default()).pin();
+    let mut characters = 0;
     while let Some(frame) = parsing.sip().await {
+        if let Frame::Part(part) = frame.as_ref() {
+            characters += part.blocks.iter().flat_map(|block| &block.lines).map(|line| line.text.trim().len()).sum::<usize>();
+        }
         if output.is_json() {
             output.json(frame.as_ref());
         } else if let Frame::Part(part) = frame.as_ref() {
@@ -53,10 +57,16 @@ pub async fn parse(arguments: Parse, output: &Output) -> Result<(), Failure> {
     for problem in &summary.problems {
         output.note(problem);
     }
+    if characters == 0 {
+        return Err(Failure::new(format!("{}: there is no text in it", arguments.file.display())));
+    }
     Ok(())
 }
 
 pub async fn search(engine: &Engine, arguments: Search, output: &Output) -> Result<(), Failure> {
+    if arguments.query.trim().is_empty() || arguments.most == 0 {
+        return Err(Failure::new("a search needs words to look for, and -k of at least 1"));
+    }
     let mut documents = Vec::new();
     for path in &arguments.file {
         let mut attaching = engine.attach(path).pin();
@@ -76,7 +86,8 @@ pub async fn search(engine: &Engine, arguments: Search, output: &Output) -> Resu
         let legs = arguments.legs.then(|| found.legs.get(passage.number - 1)).flatten();
         output.result(&json!({ "passage": passage, "legs": legs }), || {
             let page = passage.page.map(|page| format!(", page {page}")).unwrap_or_default();
-            let legs = legs.map(|legs| format!("  {legs:?}")).unwrap_or_default();
+            let figure = |score: Option<f32>| score.map_or("–".to_owned(), |score| format!("{score:.3}"));
+            let legs = legs.map(|legs| format!("  words {}, cosine {}", figure(legs.words), figure(legs.cosine))).unwrap_or_default();
             format!("[{}] {:.3} {}{page}{legs}\n{}\n", passage.number, passage.score, passage.name, passage.text)
         });
     }

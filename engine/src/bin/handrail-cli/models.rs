@@ -77,11 +77,12 @@ async fn fetch(engine: &Engine, id: &str, output: &Output) -> Result<(), Failure
 }
 
 async fn verify(engine: &Engine, output: &Output) -> Result<(), Failure> {
-    let mut broken = Vec::new();
+    let (mut broken, mut seen) = (Vec::new(), 0);
     for view in engine.models().list() {
         if matches!(view.state, ModelState::Missing { .. } | ModelState::Fetching(_)) {
             continue;
         }
+        seen += 1;
         let models = engine.models().clone();
         let id = view.entry.id.clone();
         let view = tokio::task::spawn_blocking(move || models.verify(&id)).await.map_err(|error| Failure::new(error.to_string()))??;
@@ -89,6 +90,9 @@ async fn verify(engine: &Engine, output: &Output) -> Result<(), Failure> {
             broken.push(view.entry.id.clone());
         }
         show(&view, output);
+    }
+    if seen == 0 {
+        output.note("no model is here; `models fetch` brings the two default ones");
     }
     if broken.is_empty() { Ok(()) } else { Err(Failure::new(format!("broken: {}", broken.join(", ")))) }
 }

@@ -64,6 +64,9 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
     if let Some(error) = engine.servers().config_error() {
         return Err(Failure::new(error));
     }
+    if let Some(path) = command.config().filter(|path| !path.is_file()) {
+        return Err(Failure::new(format!("{} is not a file", path.display())));
+    }
     match command {
         Command::List { .. } => {
             for view in engine.servers().servers() {
@@ -95,14 +98,23 @@ async fn check(engine: &Engine, name: Option<String>, output: &Output) -> Result
         Some(name) => vec![ServerId::new(name)],
         None => engine.servers().servers().into_iter().map(|view| view.id).collect(),
     };
+    if ids.is_empty() {
+        output.note("no server is configured");
+    }
     for id in &ids {
         engine.servers().start(id)?;
     }
     let mut failures = Vec::new();
     for id in &ids {
-        let view = engine.servers().ready(id, SERVER_WAIT).await?;
-        show(&view, output);
-        if let Err(failure) = usable(&view) {
+        // One server that fails says nothing about the next one.
+        let outcome = match engine.servers().ready(id, SERVER_WAIT).await {
+            Ok(view) => {
+                show(&view, output);
+                usable(&view)
+            }
+            Err(error) => Err(error.into()),
+        };
+        if let Err(failure) = outcome {
             output.failure(&failure);
             failures.push(id.to_string());
         }
