@@ -50,7 +50,14 @@ impl Model {
 /// Answers a request into its outlet.
 pub fn answer(model: &Model, memory: &mut Memory, job: &Job) -> Result<(), Error> {
     let request = &job.request;
-    let first = opening(model, request)?;
+    let first = match opening(model, job) {
+        Ok(first) => first,
+        Err(Halt::Stopped) => {
+            job.out.send(Delta::Finished { reason: Finish::Cancelled, usage: Usage::default() });
+            return Ok(());
+        }
+        Err(Halt::Failed(error)) => return Err(error),
+    };
     let (prompt, text) = model.prompt(request)?;
     let context = model.decoder.config().context;
     if prompt.len() >= context {
@@ -102,7 +109,8 @@ pub fn answer(model: &Model, memory: &mut Memory, job: &Job) -> Result<(), Error
 }
 
 /// The grammar that rules from the first token, where a call is demanded.
-fn opening(model: &Model, request: &Request) -> Result<Option<Constraint>, Error> {
+fn opening(model: &Model, job: &Job) -> Result<Option<Constraint>, Halt> {
+    let request = &job.request;
     let named: Vec<&ToolSpec> = match &request.tool_choice {
         ToolChoice::Auto | ToolChoice::None => return Ok(None),
         ToolChoice::Required => request.tools.iter().collect(),
@@ -113,9 +121,9 @@ fn opening(model: &Model, request: &Request) -> Result<Option<Constraint>, Error
             ToolChoice::Named(name) => format!("the tool '{name}' is not on offer"),
             _ => "a call is demanded, but no tool is on offer".to_owned(),
         };
-        return Err(Error::Request(what));
+        return Err(Halt::Failed(Error::Request(what)));
     }
-    model.grammars.calls(&named, false).map(Some).map_err(Error::Request)
+    model.grammars.calls(&named, false, &|| job.out.is_stopped()).map(Some)
 }
 
 /// What comes next.
@@ -246,7 +254,8 @@ impl Answer<'_> {
         self.running.append_shown(&lead);
         if self.request.tool_choice == ToolChoice::Auto {
             let tools: Vec<&ToolSpec> = self.request.tools.iter().collect();
-            self.call = Some(self.model.grammars.calls(&tools, true).map_err(|e| Halt::Failed(Error::Request(e)))?);
+            let out = self.out;
+            self.call = Some(self.model.grammars.calls(&tools, true, &|| out.is_stopped())?);
             self.call_from = self.running.len();
         } else {
             self.banned_at = Some(self.running.len());
@@ -293,3 +302,6 @@ fn broken(what: String) -> Halt {
 fn no_choice() -> Halt {
     Halt::Failed(Error::Broken("no token can follow; the model's file may be damaged".to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

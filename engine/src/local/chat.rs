@@ -20,7 +20,8 @@ use super::tokenizer::Tokenizer;
 use super::worker::{self, Job, Outlet};
 use crate::provider::{Capabilities, Delta, Error, Finish, Provider, Request, ToolSupport, Usage};
 
-/// Loads a GGUF file and starts its worker thread. Blocks while it loads. `threads` 0 chooses.
+/// Loads a GGUF file and starts its worker thread. Blocks while it loads. `threads` 0 takes one per
+/// physical core.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the reason: the file is no GGUF, cut off, damaged, of an architecture that is not
@@ -121,7 +122,14 @@ impl Feed {
             let queued = !self.started.load(Ordering::Acquire);
             tokio::select! {
                 biased;
-                delta = self.deltas.recv() => return delta.unwrap_or_else(|| Err(gone())),
+                delta = self.deltas.recv() => {
+                    let delta = delta.unwrap_or_else(|| Err(gone()));
+                    // What was under way when it was cancelled is no longer shown; only the end is.
+                    let end = matches!(delta, Err(_) | Ok(Delta::Finished { .. }));
+                    if end || !self.cancel.is_cancelled() {
+                        return delta;
+                    }
+                }
                 () = self.cancel.cancelled(), if queued => {
                     if !self.started.load(Ordering::Acquire) {
                         return Ok(cancelled());

@@ -1,28 +1,41 @@
-//! Grammars for tool calls: which tokens may come next, so that a call is always valid for its schema.
+//! Grammars for tool calls: which tokens may come next. A call is always JSON, and always valid for the strictest form of
+//! its tool's schema that a grammar can express, which may be looser than the schema itself ([`schema`] says how). The
+//! original is what the arguments are checked against afterwards, in the turn, before the gate.
 //!
-//! A call is `<tool_call>\n{"name": NAME, "arguments": ARGUMENTS}\n</tool_call>`, where ARGUMENTS follows the schema of the
-//! tool NAME.
+//! A call is `<tool_call>\n{"name": NAME, "arguments": ARGUMENTS}\n</tool_call>`, where ARGUMENTS follows that form of the
+//! schema of the tool NAME.
 
+mod recent;
 mod schema;
 mod vocabulary;
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{Matcher, ParserFactory};
 use serde_json::Value;
 
+use super::memory::Halt;
 use super::template::CALL;
 use super::tokenizer::Tokenizer;
-use crate::provider::ToolSpec;
+use crate::provider::{Error, ToolSpec};
+use recent::{Key, Recent, key};
 
 /// Most calls in one answer.
 pub const CALLS: usize = 8;
+/// Sets of tools whose grammar is kept. A conversation has one set, with one grammar for a demanded call and one for a
+/// call that the model begins by itself.
+pub const KEPT_GRAMMARS: usize = 8;
+/// Tools for which it is kept which form of their schema a grammar can be made of.
+pub const KEPT_FORMS: usize = 128;
 
-/// Builds grammars for one vocabulary.
+/// Builds grammars for one vocabulary, and keeps what it built lately.
 pub struct Grammars {
     factory: ParserFactory,
+    grammars: Mutex<Recent<Matcher>>,
+    forms: Mutex<Recent<Value>>,
 }
 
 impl fmt::Debug for Grammars {
@@ -40,23 +53,48 @@ impl Grammars {
         let mut factory =
             ParserFactory::new(&environment, abilities, &slices).map_err(|e| format!("no grammars for this vocabulary: {e}"))?;
         let _ = factory.quiet();
-        Ok(Self { factory })
+        Ok(Self { factory, grammars: Mutex::new(Recent::new(KEPT_GRAMMARS)), forms: Mutex::new(Recent::new(KEPT_FORMS)) })
     }
 
-    /// The grammar of one call of one of these tools; with `more`, up to [`CALLS`] of them. The error is a sentence that
-    /// names the tool whose schema is impossible.
-    pub fn calls(&self, tools: &[&ToolSpec], more: bool) -> Result<Constraint, String> {
-        let fitting = tools.iter().map(|tool| self.fitting(tool)).collect::<Result<Vec<_>, _>>()?;
+    /// The grammar of one call of one of these tools; with `more`, up to [`CALLS`] of them. `stop` is asked before each
+    /// tool. The error is a sentence that names the tool whose schema is impossible.
+    pub fn calls(&self, tools: &[&ToolSpec], more: bool, stop: &dyn Fn() -> bool) -> Result<Constraint, Halt> {
+        let texts: Vec<String> = tools.iter().map(|tool| tool.parameters.to_string()).collect();
+        let parts = tools.iter().zip(&texts).flat_map(|(tool, text)| [tool.name.as_str(), text]);
+        let key = key(parts.chain(more.then_some("more")));
+        if let Some(matcher) = self.grammars.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Constraint { matcher: matcher.deep_clone() });
+        }
+        let refused = |what: String| Halt::Failed(Error::Request(what));
+        let mut fitting = Vec::with_capacity(tools.len());
+        for tool in tools {
+            if stop() {
+                return Err(Halt::Stopped);
+            }
+            fitting.push(self.fitting(tool).map_err(refused)?);
+        }
+        if stop() {
+            return Err(Halt::Stopped);
+        }
         let pairs: Vec<(&str, &Value)> = tools.iter().zip(&fitting).map(|(tool, schema)| (tool.name.as_str(), schema)).collect();
-        self.build(&pairs, more).map_err(|e| format!("no grammar for these tools together: {e}"))
+        let built = self.build(&pairs, more).map_err(|e| refused(format!("no grammar for these tools together: {e}")))?;
+        self.grammars.lock().unwrap_or_else(PoisonError::into_inner).put(key, built.matcher.deep_clone());
+        Ok(built)
     }
 
     /// The strictest form of a tool's schema that a grammar can be made of.
     fn fitting(&self, tool: &ToolSpec) -> Result<Value, String> {
+        let key: Key = key([tool.name.as_str(), &tool.parameters.to_string()]);
+        if let Some(form) = self.forms.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(form.clone());
+        }
         let mut fault = String::new();
         for form in schema::forms(&tool.parameters) {
             match self.build(&[(&tool.name, &form)], false) {
-                Ok(_) => return Ok(form),
+                Ok(_) => {
+                    self.forms.lock().unwrap_or_else(PoisonError::into_inner).put(key, form.clone());
+                    return Ok(form);
+                }
                 Err(error) => fault = error,
             }
             tracing::debug!(tool = %tool.name, %fault, "the schema is relaxed for its grammar");

@@ -51,9 +51,8 @@ pub struct Job {
     pub asked: Instant,
 }
 
-/// Starts the thread. It ends when every sender is gone. Matrix products run on a pool of `threads` threads of its own,
-/// except for the quantized products of candle, which has one pool per process (as many threads as physical cores;
-/// `CANDLE_NUM_THREADS` or `RAYON_NUM_THREADS` change that).
+/// Starts the thread. It ends when every sender is gone. Matrix products run on a pool of `threads` threads of its own;
+/// what 0 means is said at [`pool`].
 pub fn start(model: Arc<Model>, threads: usize) -> Result<mpsc::Sender<Job>, String> {
     let (jobs, mut line) = mpsc::channel::<Job>(LINE);
     let pool = pool(threads)?;
@@ -67,7 +66,9 @@ pub fn start(model: Arc<Model>, threads: usize) -> Result<mpsc::Sender<Job>, Str
     thread.map(|_| jobs).map_err(|e| format!("no thread for the model: {e}"))
 }
 
-/// A pool of threads for matrix products; 0 chooses one per physical core.
+/// A pool of threads for matrix products. 0 takes one per physical core: two hardware threads of a core share the units
+/// that multiply, so more would only wait for each other. On processors with slow and fast cores it takes the fast ones;
+/// `RAYON_NUM_THREADS` overrides it. At least one thread is there.
 pub fn pool(threads: usize) -> Result<rayon::ThreadPool, String> {
     let threads = if threads == 0 { candle_core::utils::get_num_threads() } else { threads };
     let builder = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(|nth| format!("handrail-model-{nth}"));

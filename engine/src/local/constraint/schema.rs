@@ -37,7 +37,8 @@ const NARROWING: [&str; 21] = [
 const APPLICATORS: [&str; 8] = ["anyOf", "oneOf", "allOf", "$ref", "if", "not", "patternProperties", "propertyNames"];
 const FIXED: [&str; 6] = ["enum", "const", "pattern", "format", "$ref", "maxLength"];
 
-/// Forms of a schema from the strictest to the loosest; each is tried until one compiles.
+/// Forms of a schema from the strictest to the loosest; each is tried until one compiles. What only fits a looser form is
+/// JSON, but not yet arguments of the tool: the check against the original, before the gate, decides that.
 pub(super) fn forms(schema: &Value) -> Vec<Value> {
     let schema = if schema.is_object() { schema.clone() } else { json!({ "type": "object" }) };
     let strict = bounded(&schema, Side::Outer);
@@ -131,8 +132,10 @@ fn bound_list(fields: &mut Map<String, Value>) {
     }
 }
 
+/// A number of any size could be written `1E9999`, which is JSON, but which no reader takes.
 fn bound_number(fields: &mut Map<String, Value>) {
-    if !may_be(fields, "integer") || fields.contains_key("enum") || fields.contains_key("const") {
+    let number = may_be(fields, "integer") || may_be(fields, "number");
+    if !number || fields.contains_key("enum") || fields.contains_key("const") {
         return;
     }
     for (names, bound) in [(["minimum", "exclusiveMinimum"], -WHOLE), (["maximum", "exclusiveMaximum"], WHOLE)] {
@@ -174,6 +177,7 @@ mod tests {
             "tags": { "type": "array", "items": { "type": ["string", "null"] } },
             "huge": { "type": "string", "maxLength": 1_000_000 },
             "count": { "type": "integer", "minimum": 1 },
+            "share": { "type": "number", "exclusiveMaximum": 1 },
             "enum": { "type": "string", "default": { "type": "string" } },
         } });
         let bound = bounded(&schema, Side::Outer);
@@ -185,6 +189,7 @@ mod tests {
         assert_eq!(at("/properties/huge/maxLength"), Some(TEXT.into()));
         assert_eq!(at("/properties/count/maximum"), Some(WHOLE.into()));
         assert_eq!(at("/properties/count/minimum"), Some(1.into()));
+        assert_eq!((at("/properties/share/minimum"), at("/properties/share/maximum")), (Some((-WHOLE).into()), None));
         assert_eq!(at("/properties/enum/default/maxLength"), None, "a default is no schema");
         assert_eq!(at("/additionalProperties"), Some(false.into()));
     }
