@@ -94,7 +94,8 @@ fn tool(name: &str, description: &str, parameters: Value) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
 }
 
-/// Schemas as real servers publish them, and one that uses what the others do not.
+/// Schemas as real servers publish them, and two that use what the others do not. Texts are kept short, because the time of
+/// these tests is that of the tokens; [`a_call_never_runs_away`] and [`a_small_limit_still_gives_a_whole_call`] have free ones.
 fn tools() -> Vec<ToolSpec> {
     vec![
         tool(
@@ -102,7 +103,7 @@ fn tools() -> Vec<ToolSpec> {
             "Add a place to the map",
             json!({ "type": "object", "required": ["place"], "properties": { "place": { "$ref": "#/$defs/Place" } }, "$defs": {
                 "Place": { "type": "object", "required": ["name", "at"], "properties": {
-                    "name": { "type": "string", "minLength": 1, "maxLength": 40 },
+                    "name": { "type": "string", "minLength": 1, "maxLength": 20 },
                     "at": { "type": "array", "prefixItems": [{ "type": "number" }, { "type": "number" }], "items": false, "minItems": 2 },
                     "inside": { "anyOf": [{ "$ref": "#/$defs/Place" }, { "type": "null" }] },
                 } },
@@ -112,9 +113,9 @@ fn tools() -> Vec<ToolSpec> {
             "convert_time",
             "Convert time between timezones",
             json!({ "type": "object", "properties": {
-                "source_timezone": { "type": "string", "description": "Source IANA timezone name" },
+                "source_timezone": { "type": "string", "maxLength": 20, "description": "Source IANA timezone name" },
                 "time": { "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" },
-                "target_timezone": { "type": "string" },
+                "target_timezone": { "type": "string", "maxLength": 20 },
             }, "required": ["source_timezone", "time", "target_timezone"] }),
         ),
         tool(
@@ -122,10 +123,10 @@ fn tools() -> Vec<ToolSpec> {
             "Make line-based edits to a text file",
             json!({ "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
                 "required": ["path", "edits"], "properties": {
-                "path": { "type": "string" },
+                "path": { "type": "string", "maxLength": 30 },
                 "edits": { "type": "array", "minItems": 1, "maxItems": 2, "items": { "type": "object", "properties": {
-                    "oldText": { "type": "string", "maxLength": 60, "description": "Text to search for - must match exactly" },
-                    "newText": { "type": "string", "maxLength": 60 },
+                    "oldText": { "type": "string", "maxLength": 20, "description": "Text to search for - must match exactly" },
+                    "newText": { "type": "string", "maxLength": 20 },
                 }, "required": ["oldText", "newText"], "additionalProperties": false } },
                 "dryRun": { "type": "boolean", "default": false },
             } }),
@@ -144,7 +145,7 @@ fn tools() -> Vec<ToolSpec> {
             "read_text_file",
             "Read a file as text",
             json!({ "type": "object", "properties": {
-                "path": { "type": "string", "maxLength": 80 },
+                "path": { "type": "string", "maxLength": 30 },
                 "tail": { "type": "number" },
                 "head": { "type": "number" },
             }, "required": ["path"], "$schema": "http://json-schema.org/draft-07/schema#" }),
@@ -153,7 +154,7 @@ fn tools() -> Vec<ToolSpec> {
             "search",
             "Search the index",
             json!({ "type": "object", "properties": {
-                "query": { "anyOf": [{ "type": "string", "maxLength": 40 }, { "type": "array", "items": { "type": "string", "maxLength": 20 }, "minItems": 1, "maxItems": 3 }] },
+                "query": { "anyOf": [{ "type": "string", "maxLength": 20 }, { "type": "array", "items": { "type": "string", "maxLength": 20 }, "minItems": 1, "maxItems": 3 }] },
                 "since": { "type": ["string", "null"], "format": "date" },
                 "order": { "const": "newest" },
                 "filter": { "oneOf": [{ "type": "object", "properties": { "tag": { "type": "string", "maxLength": 20 } }, "required": ["tag"] }, { "type": "null" }] },
@@ -178,11 +179,13 @@ fn check(tools: &[ToolSpec], call: &(String, String)) {
 
 #[tokio::test]
 async fn it_knows_the_capital_of_france() {
-    let answer = ask(&shared(), says("What is the capital of France?", 40)).await.unwrap();
+    // A model of its own: how a prompt was cut into batches shows in the last digits, and so sometimes in the words.
+    let model = chat::load("a", &path(), 0).unwrap();
+    let answer = ask(&model, says("What is the capital of France?", 40)).await.unwrap();
     assert!(answer.text.contains("Paris"), "{}", answer.text);
     assert_eq!(answer.reason(), Finish::Stop);
     let usage = answer.usage();
-    assert_eq!(Some(usage.prompt_tokens), shared().count(&says("What is the capital of France?", 40)));
+    assert_eq!(Some(usage.prompt_tokens), model.count(&says("What is the capital of France?", 40)));
     assert!(usage.completion_tokens > 2 && usage.first_token_ms > 0.0 && usage.tokens_per_second > 0.0, "{usage:?}");
     let (done, total, _) = *answer.prefill.last().unwrap();
     assert_eq!((done, total), (usage.prompt_tokens, usage.prompt_tokens));
@@ -216,10 +219,11 @@ async fn a_demanded_call_is_always_valid() {
             let sampling = Sampling { temperature, seed, top_k: 0, top_p: 1.0, min_p: 0.0, ..Sampling::default() };
             let request = Request {
                 messages: vec![user("Do something with /tmp/notes.txt in Zürich at noon.")],
-                tools: tools.clone(),
+                // Alone, so that the prompt is short.
+                tools: vec![tool.clone()],
                 tool_choice: ToolChoice::Named(tool.name.clone()),
                 sampling,
-                max_tokens: Some(180),
+                max_tokens: Some(100),
                 ..Request::default()
             };
             let answer = ask(&model, request).await.unwrap();
@@ -239,7 +243,7 @@ async fn one_of_the_tools_is_called_where_that_is_required() {
             tools: tools.clone(),
             tool_choice: ToolChoice::Required,
             sampling: Sampling { temperature: 1.0, seed, ..Sampling::default() },
-            max_tokens: Some(180),
+            max_tokens: Some(100),
             ..Request::default()
         };
         let answer = ask(&model, request).await.unwrap();
@@ -307,6 +311,33 @@ async fn a_call_never_runs_away() {
 }
 
 #[tokio::test]
+async fn a_small_limit_still_gives_a_whole_call() {
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] });
+    let list = tool("list_directory", "List the files and folders in a folder", schema);
+    let request =
+        Request { tools: vec![list.clone()], tool_choice: ToolChoice::Required, ..says("List the files in /work/project/engine", 40) };
+    let answer = ask(&shared(), request).await.unwrap();
+    assert_eq!((answer.calls.len(), answer.reason()), (1, Finish::Calls), "{answer:?}");
+    check(&[list], &answer.calls[0]);
+    let arguments: Value = serde_json::from_str(&answer.calls[0].1).unwrap();
+    assert!(arguments["path"].as_str().unwrap().len() > 3, "the limit closed the text at once: {arguments}");
+}
+
+#[tokio::test]
+async fn what_a_grammar_cannot_express_the_check_before_the_gate_refuses() {
+    // No text fits this pattern.
+    let schema = json!({ "type": "object", "properties": { "x": { "type": "string", "pattern": "^(?=b)a$" } }, "required": ["x"] });
+    let odd = tool("odd", "Does something", schema.clone());
+    let request = Request { tools: vec![odd], tool_choice: ToolChoice::Required, ..says("Do it.", 40) };
+    let answer = ask(&shared(), request).await.unwrap();
+    assert_eq!(answer.reason(), Finish::Calls);
+    let arguments: Value = serde_json::from_str(&answer.calls[0].1).unwrap();
+    assert!(arguments["x"].is_string(), "{arguments}");
+    let refused = handrail_engine::turn::validate(&schema, &arguments).unwrap_err();
+    assert!(refused.contains("/x"), "{refused}");
+}
+
+#[tokio::test]
 async fn cancel_ends_the_stream_at_once() {
     let model = chat::load("a", &path(), 0).unwrap();
     // While it writes.
@@ -316,21 +347,23 @@ async fn cancel_ends_the_stream_at_once() {
     while answer.text.len() < 10 {
         answer.add(stream.next().await.unwrap().unwrap());
     }
-    let begun = Instant::now();
     cancel.cancel();
+    let mut texts = 0;
     while let Some(delta) = stream.next().await {
-        answer.add(delta.unwrap());
+        let delta = delta.unwrap();
+        texts += usize::from(matches!(delta, Delta::Text(_)));
+        answer.add(delta);
     }
     assert_eq!(answer.reason(), Finish::Cancelled);
-    assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
-    // While it reads a long prompt.
+    assert!(texts <= 1, "{texts} more texts behind the cancel");
+    // While it reads a long prompt: no further chunk is told of.
     let cancel = CancellationToken::new();
     let mut stream = model.stream(says(&"word ".repeat(4_000), 10), cancel.clone());
     let _ = stream.next().await.unwrap().unwrap();
-    let begun = Instant::now();
     cancel.cancel();
-    assert_eq!(drain(stream).await.unwrap().reason(), Finish::Cancelled);
-    assert!(begun.elapsed() < Duration::from_millis(2_500), "{:?}", begun.elapsed());
+    let answer = drain(stream).await.unwrap();
+    assert_eq!(answer.reason(), Finish::Cancelled);
+    assert!(answer.prefill.len() <= 1 && answer.text.is_empty(), "{answer:?}");
 }
 
 #[tokio::test]
