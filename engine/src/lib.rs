@@ -7,23 +7,23 @@
 //! handle per room.
 #![deny(missing_docs)]
 
-pub mod approval;
-pub mod conversation;
-pub mod embedding;
-pub mod engine;
-pub mod event;
+pub mod settings;
+pub mod secret;
 pub mod index;
+pub mod tool;
+pub mod conversation;
+pub mod store;
+pub mod approval;
+pub mod embedding;
+pub mod provider;
 pub mod local;
 pub mod mcp;
-pub mod prompt;
-pub mod provider;
 pub mod rag;
 pub mod router;
-pub mod secret;
-pub mod settings;
-pub mod store;
-pub mod tool;
+pub mod prompt;
 pub mod turn;
+pub mod event;
+pub mod engine;
 
 pub use engine::{Config, Engine};
 pub use event::Event;

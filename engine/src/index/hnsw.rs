@@ -171,7 +171,7 @@ impl Hnsw {
         };
         self.give_back(scratch);
         if let Some(hits) = &mut hits {
-            hits.sort_unstable_by(|a, b| Ranked(*b).cmp(&Ranked(*a)));
+            hits.sort_unstable_by_key(|hit| std::cmp::Reverse(Ranked(*hit)));
             hits.truncate(k);
         }
         hits

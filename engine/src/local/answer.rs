@@ -197,7 +197,7 @@ impl Answer<'_> {
         let mut logits = std::mem::take(&mut self.logits);
         logits.truncate(self.model.tokenizer.len());
         constraint.filter(&mut logits).map_err(broken)?;
-        let wanted = closing.then(|| self.running.closers(&self.model.tokenizer)).unwrap_or_default();
+        let wanted = if closing { self.running.closers(&self.model.tokenizer) } else { Vec::new() };
         let wanted = wanted.into_iter().find(|token| logits.get(*token as usize).is_some_and(|logit| logit.is_finite()));
         let token = match wanted {
             Some(token) => token,

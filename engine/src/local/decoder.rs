@@ -114,7 +114,7 @@ impl Decoder {
     pub fn step(&self, tokens: &[u32], cache: &mut Cache, stop: &dyn Fn() -> bool) -> Candle<Step> {
         let Some(x) = self.run(tokens, cache, stop)? else { return Ok(Step::Stopped) };
         let last = self.norm.apply(&x.i(tokens.len() - 1..)?)?;
-        let logits = self.output.forward(&last, false)?;
+        let logits = self.output.forward(&last, self.dense_from <= 1)?;
         Ok(Step::Logits(logits.flatten_all()?.to_vec1()?))
     }
 

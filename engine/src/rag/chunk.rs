@@ -34,8 +34,8 @@ pub struct Chunk {
 #[must_use]
 pub fn counter(embedder: Option<&dyn Embedder>) -> String {
     match embedder {
-        Some(embedder) => format!("1:{}:{}", window(Some(embedder)), embedder.model()),
-        None => format!("1:{SMALL_WINDOW}:estimate"),
+        Some(embedder) => format!("2:{}:{}", window(Some(embedder)), embedder.model()),
+        None => format!("2:{SMALL_WINDOW}:estimate"),
     }
 }
 
@@ -156,8 +156,7 @@ fn windows(text: &str, tokens: &[usize], window: usize) -> Vec<Range<usize>> {
     let (mut from, mut start) = (0, 0);
     loop {
         let limit = from + window;
-        let page_end =
-            (from + window / PAGE + 1..=limit.min(tokens.len() - 1)).rev().find(|token| boundary(text, tokens[*token]) == PAGE_END);
+        let page_end = (from + window / PAGE + 1..=limit.min(tokens.len() - 1)).find(|token| boundary(text, tokens[*token]) == PAGE_END);
         if let Some(cut) = page_end {
             push(text, start..tokens[cut], &mut ranges);
             (from, start) = (cut, tokens[cut]);

@@ -25,7 +25,8 @@ pub(super) fn split(text: &str) -> Vec<String> {
     let mut word = String::new();
     let mut before = ' ';
     for c in text.chars() {
-        let joins = c.is_alphanumeric() && !is_cjk(c) && !is_cjk(before) && !(c.is_uppercase() && before.is_lowercase());
+        let camel = c.is_uppercase() && before.is_lowercase();
+        let joins = c.is_alphanumeric() && !is_cjk(c) && !is_cjk(before) && !camel;
         if !joins && !word.is_empty() {
             words.push(std::mem::take(&mut word));
         }

@@ -61,7 +61,7 @@ impl Pdf {
         let mut file = b"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n".to_vec();
         let mut table = String::new();
         for (n, object) in self.objects.iter().enumerate() {
-            let _ = write!(table, "{:010} 00000 n \n", file.len());
+            let _ = writeln!(table, "{:010} 00000 n ", file.len());
             file.extend_from_slice(format!("{} 0 obj\n", n + 1).as_bytes());
             file.extend_from_slice(object);
             file.extend_from_slice(b"\nendobj\n");

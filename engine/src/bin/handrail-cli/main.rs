@@ -97,7 +97,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<(), Failure> {
     if let Some(error) = engine.settings_error() {
         output.note(&format!("{error}; the defaults are used"));
     }
-    let outcome = engine.block_on(async {
+    engine.block_on(async {
         // Listened for before anything is started that would have to be ended.
         let stopped = signalled()?;
         let done = tokio::select! {
@@ -106,8 +106,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<(), Failure> {
         };
         engine.shutdown(Shutdown::Exit).await;
         done
-    });
-    outcome
+    })
 }
 
 /// Resolves to the name of the first signal that asks this program to end.

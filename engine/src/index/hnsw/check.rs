@@ -60,8 +60,10 @@ impl Hnsw {
             if parent == NONE {
                 roots += 1;
                 rooted[slot as usize] = true;
-            } else if !self.links.of(slot, 0).contains(&parent)
-                || !((parent as usize) < self.links.slots() && self.rows.is_live(parent) && self.links.of(parent, 0).contains(&slot))
+            } else if !(self.links.of(slot, 0).contains(&parent)
+                && (parent as usize) < self.links.slots()
+                && self.rows.is_live(parent)
+                && self.links.of(parent, 0).contains(&slot))
             {
                 return Err(format!("vector {slot} and its parent {parent} do not link to each other"));
             }

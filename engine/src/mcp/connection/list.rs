@@ -40,8 +40,12 @@ async fn pages(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, St
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     for page in 1.. {
-        let mut request = ListToolsRequest::default();
-        request.params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        #[allow(clippy::field_reassign_with_default, reason = "the request is non-exhaustive: it has no other way to be made")]
+        let request = {
+            let mut request = ListToolsRequest::default();
+            request.params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            request
+        };
         // Not `list_tools`: that one loses the whole list with one malformed tool, and answers errors from a cache.
         let answer = peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(|error| super::explain(&error))?;
         let next = match answer {

@@ -110,7 +110,7 @@ fn rare_matches_are_scanned_and_common_ones_walked() {
     let query = row(&data, 9);
     let (hits, exact) = index.search_traced(query, 10, 32, None).unwrap();
     assert_eq!((hits[0].id, exact), (9, false));
-    let most = |id: VectorId| id % 10 != 0;
+    let most = |id: VectorId| !id.is_multiple_of(10);
     let (hits, exact) = index.search_traced(query, 10, 32, Some(&most)).unwrap();
     assert_eq!((hits.len(), exact), (10, false));
     let few = |id: VectorId| id % 80 == 9;
