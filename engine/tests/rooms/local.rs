@@ -315,7 +315,7 @@ async fn a_small_limit_still_gives_a_whole_call() {
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] });
     let list = tool("list_directory", "List the files and folders in a folder", schema);
     let request =
-        Request { tools: vec![list.clone()], tool_choice: ToolChoice::Required, ..says("List the files in /work/project/engine", 40) };
+        Request { tools: vec![list.clone()], tool_choice: ToolChoice::Required, ..says("List the files in /srv/project/engine", 40) };
     let answer = ask(&shared(), request).await.unwrap();
     assert_eq!((answer.calls.len(), answer.reason()), (1, Finish::Calls), "{answer:?}");
     check(&[list], &answer.calls[0]);
