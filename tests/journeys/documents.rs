@@ -1,6 +1,6 @@
 //! From a PDF to a cited passage.
 
-use handrail_engine::conversation::Part;
+use handrail_engine::conversation::{Attachment, Part};
 use handrail_engine::provider::scripted::Scripted;
 use handrail_engine::turn::{Ended, Event};
 use handrail_tests::{Sandbox, pdf};
@@ -15,13 +15,17 @@ fn handbook() -> Vec<u8> {
     ])
 }
 
+fn attached(sandbox: &Sandbox) -> Attachment {
+    let path = sandbox.folder().join("handbook.pdf");
+    std::fs::write(&path, handbook()).unwrap();
+    sandbox.engine().block_on(async { sandbox.engine().attach(&path).await }).unwrap()
+}
+
 #[test]
 fn an_answer_cites_file_and_page_and_the_citation_holds_the_passage() {
     let sandbox = Sandbox::new();
-    let path = sandbox.folder().join("handbook.pdf");
-    std::fs::write(&path, handbook()).unwrap();
     let engine = sandbox.engine();
-    let attachment = engine.block_on(async { engine.attach(&path).await }).unwrap();
+    let attachment = attached(&sandbox);
     assert_eq!(attachment.name, "handbook.pdf");
 
     let conversation = engine.new_conversation().unwrap().id;
@@ -45,10 +49,8 @@ fn an_answer_cites_file_and_page_and_the_citation_holds_the_passage() {
 #[test]
 fn the_local_model_answers_from_the_document() {
     let sandbox = Sandbox::new();
-    let path = sandbox.folder().join("handbook.pdf");
-    std::fs::write(&path, handbook()).unwrap();
     let engine = sandbox.engine();
-    let attachment = engine.block_on(async { engine.attach(&path).await }).unwrap();
+    let attachment = attached(&sandbox);
     let conversation = engine.new_conversation().unwrap().id;
     let mut question = without_tools("How often is the cooling pump in hall four serviced?");
     question.attachments.push(attachment);
@@ -62,10 +64,8 @@ fn the_local_model_answers_from_the_document() {
 #[test]
 fn a_greeting_brings_no_passages() {
     let sandbox = Sandbox::new();
-    let path = sandbox.folder().join("handbook.pdf");
-    std::fs::write(&path, handbook()).unwrap();
     let engine = sandbox.engine();
-    let attachment = engine.block_on(async { engine.attach(&path).await }).unwrap();
+    let attachment = attached(&sandbox);
     let conversation = engine.new_conversation().unwrap().id;
     let mut greeting = input("Hello");
     greeting.attachments.push(attachment);

@@ -64,27 +64,18 @@ impl CallResult {
         let mut room = KEPT;
         let mut lost = 0;
         for piece in &mut self.content {
-            let text = match piece {
-                Content::Text { text } | Content::Resource { text: Some(text), .. } => text,
-                Content::Image { data, .. } | Content::Audio { data, .. } => data,
+            // Half of an image is none; half of a text is still one.
+            let (text, divisible) = match piece {
+                Content::Text { text } | Content::Resource { text: Some(text), .. } => (text, true),
+                Content::Image { data, .. } | Content::Audio { data, .. } => (data, false),
                 Content::Resource { text: None, .. } => continue,
             };
-            if text.len() > room {
-                let whole = text.len();
-                // Half of an image is none; half of a text is still one.
-                let cut = if matches!(piece, Content::Image { .. } | Content::Audio { .. }) { 0 } else { room };
-                if let Content::Text { text }
-                | Content::Resource { text: Some(text), .. }
-                | Content::Image { data: text, .. }
-                | Content::Audio { data: text, .. } = piece
-                {
-                    text.truncate((0..=cut).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
-                    lost += whole - text.len();
-                    room = room.saturating_sub(text.len());
-                }
-            } else {
-                room -= text.len();
+            let whole = text.len();
+            if whole > room {
+                text.truncate(if divisible { text.floor_char_boundary(room) } else { 0 });
+                lost += whole - text.len();
             }
+            room -= text.len();
         }
         if let Some(value) = self.structured.as_ref().map(Value::to_string).filter(|value| value.len() > KEPT) {
             lost += value.len();

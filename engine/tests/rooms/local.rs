@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -14,17 +13,10 @@ use handrail_engine::provider::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-fn path() -> PathBuf {
-    let path = match std::env::var_os("HANDRAIL_TEST_GGUF") {
-        Some(path) => PathBuf::from(path),
-        None => directories::BaseDirs::new()
-            .expect("there is no home folder")
-            .cache_dir()
-            .join("handrail/test-models/smollm2-135m-instruct-q4_1/SmolLM2-135M-Instruct.Q4_1.gguf"),
-    };
-    assert!(path.is_file(), "{} is missing: run the project's test runner, or set HANDRAIL_TEST_GGUF", path.display());
-    path
-}
+#[path = "../../src/local/test_model.rs"]
+mod test_model;
+
+use test_model::path;
 
 /// One model for the tests that do not look at its cache.
 fn shared() -> Arc<dyn Provider> {

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use handrail_engine::Engine;
@@ -14,9 +13,6 @@ use handrail_engine::turn::{Ended, Event, Input, Options};
 use sipper::Sipper as _;
 
 use crate::output::{Failure, Output};
-
-/// Longest wait for a named server to become usable.
-const SERVER_WAIT: Duration = Duration::from_secs(90);
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -71,12 +67,7 @@ pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Resu
     let servers = start_servers(engine, &arguments.server, arguments.config.is_some(), output).await?;
     let mut attachments = Vec::new();
     for path in &arguments.attach {
-        let mut attaching = engine.attach(path).pin();
-        while let Some(progress) = attaching.sip().await {
-            output.status(&format!("{}: {progress:?}", path.display()));
-        }
-        output.status_end();
-        attachments.push(attaching.await?);
+        attachments.push(super::documents::attach(engine, path, output).await?);
     }
     // Only now: an attachment that cannot be read leaves no empty conversation behind.
     let conversation = match arguments.conversation {
@@ -166,7 +157,7 @@ async fn start_servers(engine: &Engine, names: &[String], own_config: bool, outp
     }
     for id in &ids {
         output.status(&format!("waiting for server {id}"));
-        let view = engine.servers().ready(id, SERVER_WAIT).await;
+        let view = engine.servers().ready(id, super::servers::WAIT).await;
         output.status_end();
         super::servers::usable(&view?)?;
     }

@@ -1,9 +1,10 @@
 //! `parse`, `search`, `embed`: documents without a model.
 
 use std::io::BufRead as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use handrail_engine::Engine;
+use handrail_engine::conversation::Attachment;
 use handrail_engine::rag::worker::{self, Frame, Limits};
 use serde_json::json;
 use sipper::Sipper as _;
@@ -63,18 +64,23 @@ pub async fn parse(arguments: Parse, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Reads a document and makes it searchable, with its progress on a terminal.
+pub async fn attach(engine: &Engine, path: &Path, output: &Output) -> Result<Attachment, Failure> {
+    let mut attaching = engine.attach(path).pin();
+    while let Some(progress) = attaching.sip().await {
+        output.status(&format!("{}: {progress:?}", path.display()));
+    }
+    output.status_end();
+    Ok(attaching.await?)
+}
+
 pub async fn search(engine: &Engine, arguments: Search, output: &Output) -> Result<(), Failure> {
     if arguments.query.trim().is_empty() || arguments.most == 0 {
         return Err(Failure::new("a search needs words to look for, and -k of at least 1"));
     }
     let mut documents = Vec::new();
     for path in &arguments.file {
-        let mut attaching = engine.attach(path).pin();
-        while let Some(progress) = attaching.sip().await {
-            output.status(&format!("{}: {progress:?}", path.display()));
-        }
-        output.status_end();
-        documents.push(attaching.await?.document);
+        documents.push(attach(engine, path, output).await?.document);
     }
     let library = engine.library().clone();
     let (query, most) = (arguments.query.clone(), arguments.most);

@@ -17,7 +17,7 @@ use super::ask::Approve;
 use crate::output::{Failure, Output};
 
 /// Longest wait for a server to become usable.
-const SERVER_WAIT: Duration = Duration::from_secs(90);
+pub const WAIT: Duration = Duration::from_secs(90);
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -107,7 +107,7 @@ async fn check(engine: &Engine, name: Option<String>, output: &Output) -> Result
     let mut failures = Vec::new();
     for id in &ids {
         // One server that fails says nothing about the next one.
-        let outcome = match engine.servers().ready(id, SERVER_WAIT).await {
+        let outcome = match engine.servers().ready(id, WAIT).await {
             Ok(view) => {
                 show(&view, output);
                 usable(&view)
@@ -129,7 +129,7 @@ async fn call(engine: &Engine, name: &str, tool: &str, arguments: &str, approve:
         return Err(Failure::new("the arguments must be a JSON object, such as {\"path\": \"/tmp\"}"));
     }
     engine.servers().start(&id)?;
-    usable(&engine.servers().ready(&id, SERVER_WAIT).await?)?;
+    usable(&engine.servers().ready(&id, WAIT).await?)?;
     let tools = engine.servers().tools();
     let found = tools.iter().find(|candidate| candidate.definition().id.server == id && candidate.definition().id.name == tool);
     let Some(found) = found else {
