@@ -1,24 +1,28 @@
 //! The whole application: state, messages, update as a table, view by window.
 
+mod attention;
 mod page;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use handrail_engine::Engine;
 use handrail_engine::approval::Decision;
 use handrail_engine::conversation::{Conversation, ConversationId};
 use handrail_engine::engine::Shutdown;
+use handrail_engine::mcp;
 use handrail_engine::settings::Settings as Values;
 use iced::{Event, Subscription, Task, Theme, event, keyboard};
 
 use crate::appearance;
+use crate::desktop::tray::{self, Tray};
 use crate::facts::Facts;
 use crate::feed;
 use crate::locale::{Language, Locale};
 use crate::screen::chat::{self, Chat, composer};
 use crate::screen::library::{self, Library};
 use crate::screen::models::{self, Models};
+use crate::screen::question::{self, Questions};
 use crate::screen::servers::{self, Servers};
 use crate::screen::settings::{self, Settings};
 use crate::screen::sidebar::{self, Sidebar};
@@ -27,6 +31,9 @@ use crate::signal;
 use crate::smoke::{self, Smoke};
 use crate::verb::{self, Verb};
 use crate::window::{self, Told, Window};
+
+/// Between two looks at what counts seconds.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The state.
 #[derive(Debug)]
@@ -42,10 +49,16 @@ pub struct App {
     sidebar: Sidebar,
     chat: Chat,
     servers: Servers,
+    questions: Questions,
     models: Models,
     library: Library,
     settings: Settings,
     smoke: Option<Smoke>,
+    tray: Option<Box<dyn Tray>>,
+    /// A link that was given when the program was started, until the first facts are here.
+    link: Option<String>,
+    /// The moment of the last message: what a view counts from.
+    now: Instant,
     closing: bool,
 }
 
@@ -64,6 +77,10 @@ pub enum Message {
     Sidebar(sidebar::Message),
     Chat(chat::Message),
     Servers(servers::Message),
+    Question(question::Message),
+    /// A second passed.
+    Tick(Instant),
+    Tray(tray::Told),
     Models(models::Message),
     Library(library::Message),
     Settings(settings::Message),
@@ -76,8 +93,15 @@ pub enum Message {
 }
 
 /// Runs the window until the person quits.
-pub fn run(engine: Engine, smoke: Option<Smoke>) -> iced::Result {
-    let mut daemon = iced::daemon(move || App::new(engine.clone(), smoke.clone()), App::update, App::view)
+pub fn run(engine: Engine, smoke: Option<Smoke>, link: Option<String>) -> iced::Result {
+    let boot = move || {
+        let (mut app, task) = App::new(engine.clone(), smoke.clone());
+        app.link.clone_from(&link);
+        // A smoke run has no person who would look at a tray.
+        app.tray = smoke.is_none().then(tray::start).flatten();
+        (app, task)
+    };
+    let mut daemon = iced::daemon(boot, App::update, App::view)
         .title(App::title)
         .theme(App::theme)
         .subscription(App::subscription)
@@ -105,10 +129,14 @@ impl App {
             sidebar: Sidebar::default(),
             chat: Chat::default(),
             servers: Servers::default(),
+            questions: Questions::default(),
             models: Models::default(),
             library: Library::default(),
             settings: Settings::default(),
             smoke,
+            tray: None,
+            link: None,
+            now: Instant::now(),
             closing: false,
         };
         let start = app.smoke.as_ref().map_or_else(Task::none, |smoke| smoke.start().map(Message::Smoke));
@@ -136,6 +164,8 @@ impl App {
             event::listen_with(listened),
             iced::system::theme_changes().map(Message::SystemTheme),
             signal::follow().map(|()| Message::Signalled),
+            tray::follow().map(Message::Tray),
+            if self.counts() { iced::time::every(TICK).map(Message::Tick) } else { Subscription::none() },
         ])
     }
 
@@ -146,6 +176,7 @@ impl App {
 
     /// Takes a message in at a moment.
     fn at(&mut self, message: Message, now: Instant) -> Task<Message> {
+        self.now = now;
         match message {
             Message::Opened => iced::widget::operation::focus(composer::EDITOR),
             Message::Window(window, told) => self.told(window, told, now),
@@ -159,6 +190,9 @@ impl App {
             Message::Sidebar(message) => self.sidebar(message, now),
             Message::Chat(message) => self.chat(message, now),
             Message::Servers(message) => self.servers(message, now),
+            Message::Question(message) => self.question(message, now),
+            Message::Tick(now) => self.ticked(now),
+            Message::Tray(told) => self.tray_told(told, now),
             Message::Models(message) => self.models(message, now),
             Message::Library(message) => self.library(message, now),
             Message::Settings(message) => self.settings(message, now),
@@ -195,7 +229,7 @@ impl App {
     fn verb(&mut self, verb: Verb, now: Instant) -> Task<Message> {
         match verb {
             Verb::NewChat => self.sidebar(sidebar::Message::New, now),
-            Verb::Stop => self.chat(chat::Message::Stop, now),
+            Verb::Escape => self.escape(now),
             Verb::FocusComposer => iced::widget::operation::focus(composer::EDITOR),
             Verb::ToggleSidebar => self.toggle_sidebar(),
             Verb::Attach => self.chat(chat::Message::Composer(composer::Message::Attach), now),
@@ -211,6 +245,9 @@ impl App {
             Verb::Approve if self.screen == Screen::Chat => self.chat(chat::Message::Decide(Decision::AllowOnce), now),
             Verb::Deny if self.screen == Screen::Chat => self.chat(chat::Message::Decide(Decision::Deny), now),
             Verb::Approve | Verb::Deny => Task::none(),
+            Verb::Leave => self.leave(now),
+            Verb::Next => iced::widget::operation::focus_next(),
+            Verb::Previous => iced::widget::operation::focus_previous(),
             Verb::Quit => self.quit(),
         }
     }
@@ -224,6 +261,10 @@ impl App {
         if screen != Screen::Chat {
             self.chat.out_of_view();
         }
+        self.questions.out_of_view();
+        if screen == Screen::Servers {
+            self.servers.show_list();
+        }
         self.screen = screen;
         self.sidebar.over = false;
         if screen == Screen::Chat { iced::widget::operation::focus(composer::EDITOR) } else { Task::none() }
@@ -233,7 +274,20 @@ impl App {
         match message {
             feed::Message::Snapshot(facts) => self.refreshed(&facts, now),
             feed::Message::Changed(event) => {
+                match &*event {
+                    handrail_engine::Event::Server(mcp::Event::PromptsChanged(server) | mcp::Event::Removed(server)) => {
+                        self.chat.forget_prompts(server);
+                    }
+                    handrail_engine::Event::Server(mcp::Event::Changed(view)) if !view.state.is_usable() => {
+                        self.chat.forget_prompts(&view.id);
+                    }
+                    _ => {}
+                }
+                let rejected = matches!(*event, handrail_engine::Event::Server(mcp::Event::ConfigRejected { .. }));
                 self.facts.apply(*event);
+                if self.facts.config_error.is_some() && !rejected {
+                    self.facts.config_error = self.engine.servers().config_error();
+                }
                 self.facts_changed(now);
                 Task::none()
             }
@@ -248,12 +302,21 @@ impl App {
         }
         self.facts_changed(now);
         self.applied();
+        if let Some(link) = self.link.take().filter(|_| self.screen != Screen::Welcome || first) {
+            let shown = self.show(Screen::Servers);
+            return Task::batch([shown, self.with_servers(now, |servers, env| servers.link(link, env))]);
+        }
         if first && self.smoke.is_some() { Task::done(Message::Smoke(smoke::Message::Ready)) } else { Task::none() }
     }
 
     fn facts_changed(&mut self, now: Instant) {
         let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
         self.chat.facts_changed(&env);
+        self.servers.facts_changed(&env);
+        self.questions.asked(&self.facts.questions);
+        if let Some(tray) = &mut self.tray {
+            tray.show(tray::picture(&self.facts, &self.locale));
+        }
     }
 
     /// Uses the settings as they are now.
@@ -346,15 +409,21 @@ impl App {
             chat::Action::Run(task) => task.map(Message::Chat),
             chat::Action::Changed(task) => Task::batch([task.map(Message::Chat), self.list()]),
             chat::Action::ShowModels => self.show(Screen::Models),
+            chat::Action::Question(message) => self.question(message, now),
         }
     }
 
     fn servers(&mut self, message: servers::Message, now: Instant) -> Task<Message> {
+        self.with_servers(now, |servers, env| servers.update(message, env))
+    }
+
+    fn with_servers(&mut self, now: Instant, work: impl FnOnce(&mut Servers, &Env<'_>) -> servers::Action) -> Task<Message> {
         let env = env(&self.engine, &self.facts, &self.locale, &self.window, now);
-        match self.servers.update(message, &env) {
+        match work(&mut self.servers, &env) {
             servers::Action::None => Task::none(),
             servers::Action::Run(task) => task.map(Message::Servers),
             servers::Action::Refresh => self.refresh(),
+            servers::Action::Question(message) => self.question(message, now),
         }
     }
 
@@ -449,6 +518,10 @@ fn listened(event: Event, status: event::Status, window: iced::window::Id) -> Op
         }
         Event::Keyboard(keyboard::Event::KeyPressed { key, modifiers, .. }) if status == event::Status::Ignored => {
             verb::of_key(&key, modifiers).map(Message::Verb)
+        }
+        // A field takes Escape to lose the focus.
+        Event::Keyboard(keyboard::Event::KeyPressed { key: keyboard::Key::Named(keyboard::key::Named::Escape), .. }) => {
+            Some(Message::Verb(Verb::Leave))
         }
         _ => None,
     }

@@ -42,6 +42,10 @@ pub mod width {
     /// Below this width of the window the sidebar lies over the page, on demand.
     pub const NARROW: f32 = 900.0;
     pub const READING: f32 = 760.0;
+    /// Pages of tables and logs.
+    pub const WIDE: f32 = 1100.0;
+    /// Something that lies over the page.
+    pub const SHEET: f32 = 640.0;
     pub const INSPECTOR: f32 = 360.0;
 }
 

@@ -1,8 +1,10 @@
-//! The desktop beyond the window: file dialogs and the browser.
+//! The desktop beyond the window: file dialogs, the browser, the tray.
+
+pub mod tray;
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iced::Task;
 
@@ -44,6 +46,12 @@ pub fn choose_file<M: Send + 'static>(title: String, chosen: impl Fn(Option<Path
     Task::perform(async move { dialog.pick_file().await }, move |file| chosen(file.map(|file| file.path().to_owned())))
 }
 
+/// Lets the person choose a folder.
+pub fn choose_folder<M: Send + 'static>(title: String, chosen: impl Fn(Option<PathBuf>) -> M + Send + 'static) -> Task<M> {
+    let dialog = rfd::AsyncFileDialog::new().set_title(title);
+    Task::perform(async move { dialog.pick_folder().await }, move |folder| chosen(folder.map(|folder| folder.path().to_owned())))
+}
+
 /// Opens a web address in the person's browser. Other kinds of address are not opened: a model's text must not
 /// start programs.
 pub fn open_address<M: Send + 'static>(address: &str) -> Task<M> {
@@ -56,6 +64,27 @@ pub fn open_address<M: Send + 'static>(address: &str) -> Task<M> {
     Task::future(async move {
         if let Err(error) = open::that_detached(&address) {
             tracing::warn!(%error, address, "the browser cannot be started");
+        }
+    })
+    .discard()
+}
+
+/// Opens an address of a sign-in in the person's browser.
+pub fn browse(address: &str) {
+    let known = ["http://", "https://"].iter().any(|scheme| address.to_ascii_lowercase().starts_with(scheme));
+    if !known {
+        tracing::warn!(address, "not opened: a sign-in is a web page");
+    } else if let Err(error) = open::that_detached(address) {
+        tracing::warn!(%error, "the browser cannot be started");
+    }
+}
+
+/// Opens a file of ours in the program that the person has for such files.
+pub fn open_file<M: Send + 'static>(path: &Path) -> Task<M> {
+    let path = path.to_owned();
+    Task::future(async move {
+        if let Err(error) = open::that_detached(&path) {
+            tracing::warn!(%error, path = %path.display(), "the file cannot be opened");
         }
     })
     .discard()

@@ -6,10 +6,10 @@ use handrail_engine::approval::{self, Request};
 use handrail_engine::conversation::Conversation;
 use handrail_engine::local::catalogue::Kind;
 use handrail_engine::local::{ModelState, ModelView};
-use handrail_engine::mcp::{self, ServerView, State};
+use handrail_engine::mcp::{self, Question, ServerView};
 use handrail_engine::rag::Document;
 use handrail_engine::settings::Settings;
-use handrail_engine::tool::{Definition, ToolId};
+use handrail_engine::tool::{Definition, ServerId, ToolId};
 use handrail_engine::{Engine, Event};
 
 /// The snapshot.
@@ -21,8 +21,12 @@ pub struct Facts {
     pub models: Vec<ModelView>,
     /// Every configured server.
     pub servers: Vec<ServerView>,
+    /// What holds for all servers.
+    pub server_settings: mcp::config::Settings,
     /// Why the server configuration is not used.
     pub config_error: Option<String>,
+    /// What servers ask the person, the oldest first.
+    pub questions: Vec<Question>,
     /// The documents.
     pub documents: Vec<Document>,
     /// Calls that wait for a decision.
@@ -52,7 +56,9 @@ impl Facts {
             conversations,
             models: engine.models().list(),
             servers: engine.servers().servers(),
+            server_settings: engine.servers().settings(),
             config_error: engine.servers().config_error(),
+            questions: engine.servers().questions(),
             documents,
             pending: engine.approvals().pending(),
             settings: engine.settings(),
@@ -64,7 +70,7 @@ impl Facts {
     /// Takes one change in.
     pub fn apply(&mut self, event: Event) {
         match event {
-            Event::Server(event) => self.server(event),
+            Event::Server(event) => self.server_changed(event),
             Event::Approval(approval::Event::Asked(request)) => {
                 self.pending.retain(|other| other.call.id != request.call.id);
                 self.pending.push(request);
@@ -72,10 +78,12 @@ impl Facts {
             Event::Approval(approval::Event::Decided { call, .. }) => self.pending.retain(|request| request.call.id != call),
             Event::Model(view) => put(&mut self.models, view, |a, b| a.entry.id == b.entry.id, true),
             Event::Document(document) => put(&mut self.documents, document, |a, b| a.id == b.id, false),
+            // The feed takes a new snapshot instead.
+            Event::Missed => {}
         }
     }
 
-    fn server(&mut self, event: mcp::Event) {
+    fn server_changed(&mut self, event: mcp::Event) {
         match event {
             mcp::Event::Changed(view) => {
                 put(&mut self.servers, *view, |a, b| a.id == b.id, true);
@@ -83,7 +91,16 @@ impl Facts {
             }
             mcp::Event::Removed(id) => self.servers.retain(|server| server.id != id),
             mcp::Event::ConfigRejected { reason } => self.config_error = Some(reason),
+            mcp::Event::Asked(question) => put(&mut self.questions, *question, |a, b| a.id == b.id, true),
+            mcp::Event::Settled(id) => self.questions.retain(|question| question.id != id),
+            mcp::Event::ResourceChanged { .. } | mcp::Event::PromptsChanged(_) => {}
         }
+    }
+
+    /// A server.
+    #[must_use]
+    pub fn server(&self, id: &ServerId) -> Option<&ServerView> {
+        self.servers.iter().find(|server| server.id == *id)
     }
 
     /// A model of the catalogue.
@@ -131,12 +148,12 @@ impl Facts {
         self.servers.iter().flat_map(|server| &server.tools).chain(asked).find(|definition| definition.id == *tool).cloned()
     }
 
-    /// Usable servers, and those that need someone.
+    /// Usable servers, and what needs someone: servers, questions, the configuration file.
     #[must_use]
     pub fn server_counts(&self) -> (usize, usize) {
-        let connected = self.servers.iter().filter(|server| server.state == State::Connected).count();
-        let failed = self.servers.iter().filter(|server| matches!(server.state, State::Failed { .. })).count();
-        (connected, failed + usize::from(self.config_error.is_some()))
+        let connected = self.servers.iter().filter(|server| server.state.is_usable()).count();
+        let failed = self.servers.iter().filter(|server| server.state.needs_someone()).count();
+        (connected, failed + self.questions.len() + usize::from(self.config_error.is_some()))
     }
 }
 

@@ -45,8 +45,8 @@ pub fn follow(engine: &Engine) -> Subscription<Message> {
                 }
                 loop {
                     let message = match events.recv().await {
+                        Ok(Event::Missed) | Err(RecvError::Lagged(_)) => break,
                         Ok(event) => Message::Changed(Box::new(event)),
-                        Err(RecvError::Lagged(_)) => break,
                         Err(RecvError::Closed) => return,
                     };
                     if out.send(message).await.is_err() {

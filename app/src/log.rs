@@ -10,10 +10,10 @@ use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 /// Days of logs that are kept.
 const KEPT: usize = 7;
 
-/// Starts logging. `RUST_LOG` chooses what; the client library of MCP is quiet unless asked, because it logs
-/// arguments.
+/// Starts logging. `RUST_LOG` chooses what; the client library of MCP is silent unless asked, because it logs
+/// arguments, and what it reports the engine says as well.
 pub fn start(data_dir: &Path) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,handrail=info,handrail_engine=info,rmcp=warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,handrail=info,handrail_engine=info,rmcp=off"));
     let folder = data_dir.join("logs");
     // Where the folder cannot be made, the file cannot be opened either, and stderr is what is left.
     let _ = std::fs::create_dir_all(&folder);

@@ -19,6 +19,9 @@ struct Arguments {
     /// The folder of the models; HANDRAIL_MODELS_DIR where not given.
     #[arg(long, value_name = "DIR")]
     models_dir: Option<PathBuf>,
+    /// A link that asks to install a server; nothing is installed before you agree.
+    #[arg(value_name = "LINK")]
+    link: Option<String>,
     /// Says something, waits for the answer, keeps a picture there, and ends.
     #[arg(long, value_name = "FILE.png", hide = true)]
     smoke: Option<PathBuf>,
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
         Ok(engine) => engine,
         Err(error) => return unstarted(&error, shown_folder, smoke.is_some()),
     };
-    let ran = handrail::run(engine.clone(), smoke.clone());
+    let ran = handrail::run(engine.clone(), smoke.clone(), arguments.link);
     // The window's own quit did this already unless it broke down.
     engine.block_on(engine.shutdown(Shutdown::Exit));
     if let Some(report) = smoke.as_ref().and_then(Smoke::report) {

@@ -5,6 +5,7 @@ pub mod chat;
 pub mod library;
 pub mod models;
 pub mod path_field;
+pub mod question;
 pub mod servers;
 pub mod settings;
 pub mod sidebar;
@@ -47,6 +48,8 @@ pub struct Look<'a> {
     pub facts: &'a Facts,
     /// The day of today, for grouping.
     pub today: jiff::civil::Date,
+    /// The moment that this is drawn for.
+    pub now: Instant,
     /// Whether the window is too narrow for panels beside the page.
     pub narrow: bool,
 }

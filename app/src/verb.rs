@@ -6,7 +6,13 @@ use iced::keyboard::{Key, Modifiers, key::Named};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     NewChat,
-    Stop,
+    /// Declines, closes or stops what is nearest.
+    Escape,
+    /// Left a field with Escape.
+    Leave,
+    /// Goes to what can be pressed or written in next.
+    Next,
+    Previous,
     FocusComposer,
     ToggleSidebar,
     Attach,
@@ -54,7 +60,9 @@ const SHORTCUTS: [(Held, &str, Verb); 13] = [
 #[must_use]
 pub fn of_key(key: &Key, modifiers: Modifiers) -> Option<Verb> {
     match key.as_ref() {
-        Key::Named(Named::Escape) => Some(Verb::Stop),
+        Key::Named(Named::Escape) => Some(Verb::Escape),
+        Key::Named(Named::Tab) if modifiers.shift() => Some(Verb::Previous),
+        Key::Named(Named::Tab) => Some(Verb::Next),
         Key::Character(pressed) => {
             let held = if modifiers.command() { Held::Command } else { Held::Nothing };
             if modifiers.alt() || modifiers.shift() {
@@ -77,7 +85,9 @@ mod tests {
         assert_eq!(of_key(&letter("a"), Modifiers::COMMAND), None);
         assert_eq!(of_key(&letter("a"), Modifiers::SHIFT), None);
         assert_eq!(of_key(&letter("n"), Modifiers::COMMAND), Some(Verb::NewChat));
-        assert_eq!(of_key(&Key::Named(Named::Escape), Modifiers::empty()), Some(Verb::Stop));
+        assert_eq!(of_key(&Key::Named(Named::Escape), Modifiers::empty()), Some(Verb::Escape));
+        assert_eq!(of_key(&Key::Named(Named::Tab), Modifiers::empty()), Some(Verb::Next));
+        assert_eq!(of_key(&Key::Named(Named::Tab), Modifiers::SHIFT), Some(Verb::Previous));
         let mut seen = std::collections::HashSet::new();
         assert!(SHORTCUTS.iter().all(|(held, letter, _)| seen.insert((*held == Held::Command, *letter))));
     }

@@ -1,5 +1,7 @@
 //! The whole engine behind one cheap-clone handle: it owns the runtime, wires the rooms and merges their events.
 
+mod sampling;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use tokio::sync::broadcast;
 use crate::approval::Gate;
 use crate::conversation::{Attachment, Conversation, ConversationId, Message};
 use crate::event::Event;
+use crate::secret::{KeyringOrFile, Secrets};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::{local, mcp, provider, rag, settings, store, turn};
@@ -32,22 +35,39 @@ pub struct Config {
     pub worker: Option<PathBuf>,
     /// The MCP configuration; `mcp_config.json` in the data folder where not given.
     pub mcp_config: Option<PathBuf>,
-    /// Whether active servers are started with the engine.
+    /// Whether active servers are started with the engine, and others as soon as they are added.
     pub start_servers: bool,
+    /// Whether there are MCP servers at all; without, their configuration is not even read.
+    pub mcp: bool,
+    /// Whose word starts a server.
+    pub consent: mcp::consent::Policy,
 }
 
 impl Config {
     /// The usual configuration for a data folder.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), models_dir: None, worker: None, mcp_config: None, start_servers: true }
+        Self {
+            data_dir: data_dir.into(),
+            models_dir: None,
+            worker: None,
+            mcp_config: None,
+            start_servers: true,
+            mcp: true,
+            consent: mcp::consent::Policy::Ask,
+        }
     }
 
     /// The data folder: the one given, else `HANDRAIL_DATA_DIR`, else the platform's place for application data.
     pub fn data_dir(given: Option<PathBuf>) -> Result<PathBuf, Error> {
         given
             .or_else(|| std::env::var_os("HANDRAIL_DATA_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from))
-            .or_else(|| directories::ProjectDirs::from("", "", "handrail").map(|dirs| dirs.data_dir().to_owned()))
+            .or_else(Self::usual_data_dir)
             .ok_or(Error::NoDataDir)
+    }
+
+    /// The platform's place for application data.
+    fn usual_data_dir() -> Option<PathBuf> {
+        directories::ProjectDirs::from("", "", "handrail").map(|dirs| dirs.data_dir().to_owned())
     }
 }
 
@@ -91,6 +111,7 @@ struct Inner {
     models: local::Models,
     servers: mcp::Manager,
     library: rag::Library,
+    secrets: Arc<dyn Secrets>,
     feed: broadcast::Sender<Event>,
 }
 
@@ -130,20 +151,44 @@ impl Engine {
         let _entered = runtime.enter();
         let gate = Gate::new(store.clone());
         let models = local::Models::new(models_dir, settings.threads);
-        let servers = mcp::Manager::new(mcp_config, store.clone());
+        let usual = Config::usual_data_dir().is_some_and(|usual| usual == config.data_dir);
+        let secrets: Arc<dyn Secrets> = Arc::new(KeyringOrFile::new(&config.data_dir, usual));
+        let servers = if config.mcp {
+            let options = mcp::Options {
+                consent: config.consent,
+                by_hand: !config.start_servers,
+                data: Some(config.data_dir.clone()),
+                secrets: Some(secrets.clone()),
+            };
+            mcp::Manager::with(mcp_config, store.clone(), options)
+        } else {
+            mcp::Manager::off(store.clone())
+        };
+        servers.set_defaults(server_defaults(&settings));
         let library = rag::Library::new(store.clone(), worker, config.data_dir.join("index"));
         let feed = broadcast::channel(FEED).0;
         forward(&runtime, gate.subscribe(), &feed, Event::Approval);
         forward(&runtime, models.subscribe(), &feed, Event::Model);
         forward(&runtime, servers.subscribe(), &feed, Event::Server);
         forward(&runtime, library.subscribe(), &feed, Event::Document);
-        if config.start_servers {
-            servers.start_all();
-        }
         drop(_entered);
+        let start_servers = config.start_servers;
         let settings = Mutex::new(settings);
-        let inner = Inner { runtime: Some(runtime), config, settings, settings_error, store, gate, models, servers, library, feed };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner =
+            Inner { runtime: Some(runtime), config, settings, settings_error, store, gate, models, servers, library, secrets, feed };
+        let engine = Self { inner: Arc::new(inner) };
+        // Before the first server is started: what we declare to servers depends on it.
+        engine.servers().set_sampler(Some(Arc::new(sampling::ChatModel::of(&engine.inner))));
+        if start_servers {
+            engine.servers().start_all();
+        }
+        Ok(engine)
+    }
+
+    /// Where keys and tokens are kept. Its methods block.
+    #[must_use]
+    pub fn secrets(&self) -> &Arc<dyn Secrets> {
+        &self.inner.secrets
     }
 
     /// The data folder.
@@ -167,6 +212,7 @@ impl Engine {
     /// Saves new settings and uses them from now on.
     pub fn set_settings(&self, settings: Settings) -> Result<(), Error> {
         settings.save(&self.data_dir().join("settings.toml"))?;
+        self.inner.servers.set_defaults(server_defaults(&settings));
         *self.inner.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
     }
@@ -293,12 +339,13 @@ impl Engine {
     #[must_use]
     pub fn runner(&self) -> turn::Runner {
         let servers = self.inner.servers.clone();
+        let settings = with_servers_settings(self.settings(), &servers.settings());
         turn::Runner {
             store: self.inner.store.clone(),
             gate: self.inner.gate.clone(),
             library: self.inner.library.clone(),
             tools: Arc::new(move || servers.tools()),
-            settings: self.settings(),
+            settings,
         }
     }
 
@@ -348,6 +395,30 @@ impl Engine {
     }
 }
 
+/// What holds for all servers where `mcp_config.json` does not say.
+fn server_defaults(settings: &Settings) -> mcp::config::Settings {
+    mcp::config::Settings {
+        tool_call_timeout: Duration::from_secs(settings.tool_timeout_seconds.max(1)),
+        routing_share: f64::from(settings.routing_share),
+        max_routed_tools: settings.routed_tools,
+        max_tool_output_characters: settings.tool_result_characters,
+        ..mcp::config::Settings::default()
+    }
+}
+
+/// The settings of a turn, with what `mcp_config.json` says about servers and tools.
+fn with_servers_settings(mut settings: Settings, servers: &mcp::config::Settings) -> Settings {
+    settings.tool_timeout_seconds = servers.tool_call_timeout.as_secs_f64().ceil() as u64;
+    settings.tool_result_characters = servers.max_tool_output_characters;
+    settings.routed_tools = servers.max_routed_tools;
+    settings.routing_share = servers.routing_share as f32;
+    if !servers.enable_smart_tool_routing {
+        // No definitions cost more than this, so all tools are offered.
+        settings.routing_share = f32::INFINITY;
+    }
+    settings
+}
+
 /// The sending half that carries progress out of the engine's runtime.
 struct Forward<P>(tokio::sync::mpsc::Sender<P>);
 
@@ -385,7 +456,10 @@ fn forward<T: Clone + Send + 'static>(
             match events.recv().await {
                 // Nobody may be listening; the rooms keep the state either way.
                 Ok(event) => drop(feed.send(wrap(event))),
-                Err(broadcast::error::RecvError::Lagged(missed)) => tracing::warn!(missed, "the feed fell behind"),
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "the feed fell behind");
+                    let _ = feed.send(Event::Missed);
+                }
                 Err(broadcast::error::RecvError::Closed) => return,
             }
         }

@@ -14,4 +14,6 @@ pub enum Event {
     Model(local::ModelView),
     /// A document of the library.
     Document(rag::Document),
+    /// More happened than could be told: whoever keeps a picture asks the rooms again.
+    Missed,
 }

@@ -1,10 +1,14 @@
 //! Secrets (API keys, tokens) behind one trait: never in plain JSON, masked in logs.
 
+mod keyring;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+
+pub use keyring::KeyringOrFile;
 
 /// A secret's text. Shown as `•••` in every log and error.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,8 +33,10 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Where secrets are kept.
+/// Where secrets are kept. Every method may block: on a file, or on a keyring that asks the person to unlock it.
 pub trait Secrets: Send + Sync + std::fmt::Debug {
+    /// Where a secret would be kept now, in words.
+    fn place(&self) -> String;
     /// The secret of this name.
     fn get(&self, name: &str) -> Result<Option<Secret>, Error>;
     /// Keeps a secret.
@@ -72,11 +78,15 @@ impl FileSecrets {
     }
 
     fn error(&self, reason: &str) -> Error {
-        Error { place: self.path.display().to_string(), reason: reason.to_owned() }
+        Error { place: self.place(), reason: reason.to_owned() }
     }
 }
 
 impl Secrets for FileSecrets {
+    fn place(&self) -> String {
+        format!("the file {}", self.path.display())
+    }
+
     fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(self.read()?.remove(name).map(Secret))
@@ -92,8 +102,10 @@ impl Secrets for FileSecrets {
     fn remove(&self, name: &str) -> Result<(), Error> {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut secrets = self.read()?;
-        let _old = secrets.remove(name);
-        self.write(&secrets)
+        match secrets.remove(name) {
+            Some(_) => self.write(&secrets),
+            None => Ok(()),
+        }
     }
 }
 

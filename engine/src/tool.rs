@@ -31,6 +31,12 @@ pub trait Tool<P>: Send + Sync + fmt::Debug {
     /// The definition that was shown to the model and to the person.
     fn definition(&self) -> &Arc<Definition>;
 
+    /// Whether a call ends by itself in time, whatever it waits for: another start of its server, or a person who answers.
+    /// Nobody else then keeps time for it.
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
     /// Runs the permitted call. Dropping the future or firing [`Control::cancel`] cancels it at the server.
     fn call(&self, permit: P, control: Control) -> BoxFuture<'static, Result<CallResult, Error>>;
 }

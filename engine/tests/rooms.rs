@@ -13,6 +13,14 @@ mod index;
 mod local;
 #[path = "rooms/mcp.rs"]
 mod mcp;
+#[path = "rooms/mcp_surface.rs"]
+mod mcp_surface;
+#[path = "rooms/mcp_config.rs"]
+mod mcp_config;
+#[path = "rooms/mcp_process.rs"]
+mod mcp_process;
+#[path = "rooms/mcp_sign_in.rs"]
+mod mcp_sign_in;
 #[path = "rooms/models.rs"]
 mod models;
 #[path = "rooms/rag.rs"]

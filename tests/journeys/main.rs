@@ -6,6 +6,15 @@ mod chat;
 mod documents;
 mod faults;
 mod restart;
+mod servers_calls;
+mod servers_cli;
+mod servers_http;
+mod servers_memory;
+mod servers_processes;
+mod servers_real;
+mod servers_start;
+mod servers_talk;
+mod servers_tools;
 mod stop;
 mod tools;
 

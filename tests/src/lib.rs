@@ -4,6 +4,7 @@
 
 pub mod pdf;
 pub mod script;
+pub mod servers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use handrail_engine::approval::{self, Decision};
 use handrail_engine::conversation::{CallRecord, CallState, ConversationId, Message, Part};
 use handrail_engine::engine::Shutdown;
+use handrail_engine::mcp::consent::Policy;
 use handrail_engine::mcp::{ServerView, State};
 use handrail_engine::provider::Provider;
 use handrail_engine::tool::ServerId;
@@ -39,8 +41,12 @@ impl Sandbox {
     }
 
     fn open(&mut self) {
-        let config =
-            Config { models_dir: Some(models()), worker: Some(program("handrail-cli")), ..Config::new(self.folder.path().join("data")) };
+        let config = Config {
+            models_dir: Some(models()),
+            worker: Some(program("handrail-cli")),
+            consent: Policy::Trust,
+            ..Config::new(self.folder.path().join("data"))
+        };
         self.engine = Some(Engine::start(config).unwrap());
     }
 
@@ -247,7 +253,15 @@ pub fn real_server(name: &str, folder: &Path) -> Value {
     match name {
         "filesystem" => serde_json::json!({ "command": "node", "args": [npm("server-filesystem"), folder] }),
         "everything" => serde_json::json!({ "command": "node", "args": [npm("server-everything")] }),
+        "memory" => {
+            serde_json::json!({ "command": "node", "args": [npm("server-memory")], "env": { "MEMORY_FILE_PATH": folder.join("memory.jsonl") } })
+        }
+        "sequential-thinking" => serde_json::json!({ "command": "node", "args": [npm("server-sequential-thinking")] }),
         "time" => serde_json::json!({ "command": servers.join("py/bin/mcp-server-time") }),
+        "fetch" => {
+            serde_json::json!({ "command": servers.join("py/bin/mcp-server-fetch"), "args": ["--ignore-robots-txt", "--allow-private-ips"] })
+        }
+        "git" => serde_json::json!({ "command": servers.join("py/bin/mcp-server-git"), "args": ["--repository", folder] }),
         other => panic!("no real server '{other}'"),
     }
 }

@@ -1,6 +1,6 @@
 //! A vertical list of items with unknown heights that builds, lays out and draws only what is on screen.
 //!
-//! The list keeps an anchor: the item at the top of the view, or the end. Heights are those of the real layout as
+//! The list keeps an anchor: the item at the top of the view, or the end, where it also begins unless told otherwise. Heights are those of the real layout as
 //! soon as an item was on screen once, so nothing jumps when items above change; a reader at the end stays at the
 //! end while the last item grows, and a reader anywhere else is never moved.
 
@@ -35,6 +35,7 @@ const SCROLLER: f32 = 32.0;
 /// ```
 pub struct VirtualList<'a, Message> {
     id: Option<iced::widget::Id>,
+    from_start: bool,
     keys: Vec<u64>,
     view: Box<dyn Fn(usize) -> Element<'a, Message> + 'a>,
     spacing: f32,
@@ -50,6 +51,7 @@ pub struct VirtualList<'a, Message> {
 pub fn virtual_list<'a, Message>(keys: Vec<u64>, view: impl Fn(usize) -> Element<'a, Message> + 'a) -> VirtualList<'a, Message> {
     VirtualList {
         id: None,
+        from_start: false,
         keys,
         view: Box::new(view),
         spacing: 0.0,
@@ -63,10 +65,18 @@ pub fn virtual_list<'a, Message>(keys: Vec<u64>, view: impl Fn(usize) -> Element
 }
 
 impl<'a, Message> VirtualList<'a, Message> {
-    /// Names the list for scroll operations; snapping to a relative offset of 1 goes to the end and stays there.
+    /// Names the list for scroll operations; snapping to a relative offset of 1 goes to the end and stays there. A list of
+    /// another name in the same place begins anew.
     #[must_use]
     pub fn id(mut self, id: impl Into<iced::widget::Id>) -> Self {
         self.id = Some(id.into());
+        self
+    }
+
+    /// Begins at the first item instead of the end.
+    #[must_use]
+    pub fn from_start(mut self) -> Self {
+        self.from_start = true;
         self
     }
 
@@ -184,6 +194,9 @@ impl<Message> Widget<Message, Theme, Renderer> for VirtualList<'_, Message> {
         let geometry = self.geometry(size);
         let Tree { state, children, .. } = tree;
         let state = state.downcast_mut::<State>();
+        if state.belongs_to(self.id.as_ref(), self.from_start) {
+            children.clear();
+        }
         let (items, nodes) = state.lay_out(&self.keys, &geometry, std::mem::take(children), self.view.as_ref(), renderer);
         self.shown.clear();
         for (element, tree) in items {
@@ -348,6 +361,20 @@ mod tests {
         assert!(ui.find("row 999").is_ok());
         assert!(ui.find("row 0").is_err());
         assert!(built.get() < 30, "{} built", built.get());
+    }
+
+    #[test]
+    fn a_list_begins_at_the_start_where_it_wants_to_also_when_it_grows() {
+        let built = Rc::new(Cell::new(0));
+        let mut ui = Simulator::with_size(iced::Settings::default(), VIEW, list(1000, &built).from_start());
+        assert!(ui.find("row 0").is_ok() && ui.find("row 999").is_err());
+        wheel(&mut ui, -5.0);
+        assert!(ui.find("row 0").is_err());
+        let mut state = State::default();
+        assert!(state.belongs_to(None, true) && !state.belongs_to(None, true));
+        assert_eq!(state.anchor, state::Anchor::Pixels(0.0));
+        assert!(state.belongs_to(Some(&iced::widget::Id::new("other")), false));
+        assert_eq!(state.anchor, state::Anchor::End);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How the window is drawn.
 
+use handrail_widgets::behind;
 use iced::widget::{Stack, button, column, container, row, space};
 use iced::{Element, Fill};
 
@@ -18,6 +19,7 @@ impl App {
             roles: appearance::roles(&self.theme),
             facts: &self.facts,
             today: self.today,
+            now: self.now,
             narrow: self.is_narrow(),
         };
         let page = container(self.page(look)).width(Fill).height(Fill).style(style::canvas);
@@ -25,7 +27,10 @@ impl App {
             return page.into();
         }
         // Each part keeps its place, shown or not, so that none loses its state when another comes or goes.
-        let sidebar = || self.sidebar.view(look, self.screen, self.chat.open()).map(Message::Sidebar);
+        let covered = self.screen == Screen::Servers && self.servers.is_covered();
+        let sidebar = || -> Element<'_, Message> {
+            behind(self.sidebar.view(look, self.screen, self.chat.open()).map(Message::Sidebar), covered).into()
+        };
         let nothing = || Element::from(space());
         let beside = if look.narrow || self.sidebar.hidden { nothing() } else { sidebar() };
         let over = if look.narrow && self.sidebar.over {
@@ -41,8 +46,8 @@ impl App {
     fn page<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
         let screen = match self.screen {
             Screen::Welcome => welcome::view(&self.models, look).map(Message::Welcome),
-            Screen::Chat => self.chat.view(look, self.window.hovered).map(Message::Chat),
-            Screen::Servers => self.servers.view(look).map(Message::Servers),
+            Screen::Chat => self.chat.view(look, self.window.hovered, self.questions.view(look)).map(Message::Chat),
+            Screen::Servers => self.servers.view(look, self.questions.view(look)).map(Message::Servers),
             Screen::Models => self.models.view(look).map(Message::Models),
             Screen::Library => self.library.view(look).map(Message::Library),
             Screen::Settings => self.settings.view(look).map(Message::Settings),

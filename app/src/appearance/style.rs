@@ -1,7 +1,7 @@
 //! Styles of iced's widgets, made of the colour roles only.
 
-use iced::widget::{button, container, pick_list, progress_bar, rule, scrollable, text_editor, text_input};
-use iced::{Background, Border, Color, Shadow, Theme, Vector, border, overlay};
+use iced::widget::{button, checkbox, container, pick_list, progress_bar, rule, scrollable, text_editor, text_input, toggler};
+use iced::{Background, Border, Color, Shadow, Theme, border, overlay};
 
 use super::{Roles, radius, roles};
 
@@ -129,7 +129,7 @@ pub fn tag(theme: &Theme) -> container::Style {
 #[must_use]
 pub fn overlay(theme: &Theme) -> container::Style {
     let roles = roles(theme);
-    container::Style::default().background(roles.surface).color(roles.text).border(outline(roles.line, radius::CARD)).shadow(shadow())
+    container::Style::default().background(roles.surface).color(roles.text).border(over(roles, radius::CARD))
 }
 
 /// The frame around a text field; its line is the focus ring when `focused`.
@@ -209,12 +209,49 @@ pub fn menu(theme: &Theme) -> overlay::menu::Style {
     let roles = roles(theme);
     overlay::menu::Style {
         background: roles.surface.into(),
-        border: outline(roles.line, radius::CONTROL),
+        border: over(roles, radius::CONTROL),
         text_color: roles.text,
         selected_text_color: roles.text,
         selected_background: roles.raised.into(),
-        shadow: shadow(),
+        shadow: Shadow::default(),
     }
+}
+
+/// A switch.
+#[must_use]
+pub fn switch(theme: &Theme, status: toggler::Status) -> toggler::Style {
+    let roles = roles(theme);
+    let (toggler::Status::Active { is_toggled } | toggler::Status::Hovered { is_toggled } | toggler::Status::Disabled { is_toggled }) =
+        status;
+    let ground = if is_toggled { roles.accent } else { mix(roles.raised, roles.muted, 0.35) };
+    toggler::Style {
+        background: ground.into(),
+        foreground: if is_toggled { roles.on_accent } else { roles.surface }.into(),
+        text_color: Some(roles.text),
+        ..toggler::default(theme, status)
+    }
+}
+
+/// A box to tick.
+#[must_use]
+pub fn tick(theme: &Theme, status: checkbox::Status) -> checkbox::Style {
+    let roles = roles(theme);
+    let (checkbox::Status::Active { is_checked } | checkbox::Status::Hovered { is_checked } | checkbox::Status::Disabled { is_checked }) =
+        status;
+    checkbox::Style {
+        background: if is_checked { roles.accent } else { roles.surface }.into(),
+        icon_color: roles.on_accent,
+        border: outline(if is_checked { roles.accent } else { roles.muted }, 4.0),
+        text_color: Some(roles.text),
+    }
+}
+
+/// What lies between a sheet and the page under it. It covers all: nothing shines through that could be painted twice
+/// when a part of the window is redrawn, and nothing beside the sheet asks to be read.
+#[must_use]
+pub fn veil(theme: &Theme) -> container::Style {
+    let roles = roles(theme);
+    container::Style::default().background(mix(roles.canvas, roles.muted, 0.25)).color(roles.text)
 }
 
 /// A progress bar.
@@ -244,8 +281,10 @@ pub fn scroll(theme: &Theme, status: scrollable::Status) -> scrollable::Style {
     style
 }
 
-fn shadow() -> Shadow {
-    Shadow { color: Color { a: 0.18, ..Color::BLACK }, offset: Vector::new(0.0, 4.0), blur_radius: 16.0 }
+/// The edge of what lies over other things. A line and no shadow: the software renderer paints a shadow past the part
+/// of the window that it redraws, so each redraw would darken what is around it once more.
+fn over(roles: &Roles, radius: f32) -> Border {
+    outline(mix(roles.line, roles.muted, 0.5), radius)
 }
 
 /// A colour between two.

@@ -1,12 +1,15 @@
 //! The chat screen.
 
-mod approval;
-mod argument;
+pub mod approval;
+pub mod argument;
 mod attachment;
+mod blanks;
 pub mod composer;
 mod inspector;
 mod live;
 mod page;
+mod resource;
+mod slash;
 mod tool_call;
 mod transcript;
 mod turn;
@@ -17,13 +20,13 @@ use std::path::PathBuf;
 
 use handrail_engine::approval::Decision;
 use handrail_engine::conversation::{Conversation, ConversationId, MessageId, Passage};
-use handrail_engine::tool::CallId;
+use handrail_engine::tool::{CallId, ServerId};
 use handrail_engine::turn::{Ended, Error, Event, Input, Outcome};
 use handrail_widgets::markdown;
 use iced::Task;
 use iced::widget::Id;
 
-use super::Env;
+use super::{Env, question};
 use crate::desktop;
 use composer::Composer;
 use transcript::{Live, Transcript};
@@ -56,6 +59,7 @@ struct Inspected {
 #[derive(Clone, Debug)]
 pub enum Message {
     Composer(composer::Message),
+    Question(question::Message),
     New,
     Begun(Result<Conversation, String>, Box<Input>),
     Loaded(ConversationId, Result<Vec<Entry>, String>),
@@ -88,6 +92,7 @@ pub enum Action {
     /// Conversations changed: the list must be read again.
     Changed(Task<Message>),
     ShowModels,
+    Question(question::Message),
 }
 
 impl Chat {
@@ -103,10 +108,21 @@ impl Chat {
         self.talk().is_some_and(|talk| talk.live.is_some())
     }
 
+    /// Closes what is open over the composer; whether something was.
+    pub fn leaves(&mut self) -> bool {
+        self.composer.leaves()
+    }
+
+    /// A server's prompts are not what they were.
+    pub fn forget_prompts(&mut self, server: &ServerId) {
+        self.composer.forget_prompts(server);
+    }
+
     /// Takes a message in.
     pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
         match message {
             Message::Composer(message) => self.composed(message, env),
+            Message::Question(message) => Action::Question(message),
             Message::New => self.begin_new(),
             Message::Begun(result, input) => self.begun(result, *input, env),
             Message::Loaded(conversation, result) => self.loaded(conversation, result, env),
@@ -331,7 +347,7 @@ impl Chat {
         }
         match message {
             tool_call::Message::Decide(decision) => self.decide(call.clone(), decision, env),
-            tool_call::Message::Stop => self.stop(),
+            tool_call::Message::Stop => self.cancel(call, env),
             tool_call::Message::Copy => copied.map_or(Action::None, |text| Action::Run(iced::clipboard::write(text))),
             tool_call::Message::Shown
             | tool_call::Message::Hidden
@@ -339,6 +355,26 @@ impl Chat {
             | tool_call::Message::Result
             | tool_call::Message::Always => Action::None,
         }
+    }
+
+    /// Cancels one call; the turn goes on with that. Where the server's list does not tell which it is, the turn stops.
+    fn cancel(&mut self, call: &CallId, env: &Env<'_>) -> Action {
+        let mut found = None;
+        if let Some(talk) = self.talk_mut() {
+            talk.with_card(call, |card| {
+                let tool = &card.record.call.tool;
+                let mut running = env.facts.server(&tool.server).into_iter().flat_map(|server| &server.running);
+                let mut same = running.by_ref().filter(|running| running.tool == tool.name);
+                if let (Some(one), None) = (same.next(), same.next()) {
+                    card.cancelled = true;
+                    found = Some((tool.server.clone(), one.id));
+                }
+            });
+        }
+        let Some((server, id)) = found else { return self.stop() };
+        let engine = env.engine.clone();
+        let work = env.engine.handle().spawn(async move { engine.servers().cancel_call(&server, id).map(drop).map_err(|e| e.to_string()) });
+        Action::Run(Task::perform(work, |result| Message::Decided(result.unwrap_or_else(|error| Err(error.to_string())))))
     }
 
     fn decide_first(&mut self, decision: Decision, env: &Env<'_>) -> Action {
@@ -433,7 +469,7 @@ impl Action {
             Self::Run(task) => Self::Run(Task::batch([task, more])),
             Self::Changed(task) => Self::Changed(Task::batch([task, more])),
             Self::None => Self::Run(more),
-            Self::ShowModels => Self::ShowModels,
+            other @ (Self::ShowModels | Self::Question(_)) => other,
         }
     }
 }

@@ -1,45 +1,106 @@
-//! The MCP servers: paste, start, stop, remove; their state, tools and last words.
+//! The MCP servers: a card for each, with what it needs; a page of details; adding; and the sheet on which a person
+//! agrees to what is started.
 
-use std::collections::HashSet;
+mod about;
+mod add;
+pub mod card;
+mod consent;
+mod detail;
+mod edit;
+mod log;
+mod shared;
+mod tools;
+mod trace;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
-use handrail_engine::mcp::config::Transport;
-use handrail_engine::mcp::{ServerView, State};
+use handrail_engine::mcp::{self, State};
 use handrail_engine::tool::{Definition, ServerId};
-use iced::widget::{Column, Row, button, column, container, row, scrollable, space, text, text_editor};
-use iced::{Center, Color, Element, Fill, Pixels, Task};
+use handrail_engine::{Engine, router};
+use handrail_widgets::behind;
+use iced::widget::{Stack, column, container, row, scrollable, space};
+use iced::{Center, Element, Fill, Task};
 
-use super::{Env, Look};
-use crate::appearance::{MONO, Roles, size, space as gap, style, width};
-use crate::icon::{Icon, icon};
+use self::add::Add;
+use self::consent::Sheet;
+use self::detail::Detail;
+use self::edit::Edit;
+use self::shared::Shared;
+use super::chat::argument::visible;
+use super::{Env, Look, question};
+use crate::appearance::{space as gap, style, width};
+use crate::desktop;
+use crate::icon::Icon;
 use crate::piece;
-
-/// Lines of stderr that are shown.
-const LAST_LINES: usize = 12;
 
 /// The screen.
 #[derive(Debug, Default)]
 pub struct Servers {
-    paste: text_editor::Content,
-    error: Option<String>,
-    open: HashSet<ServerId>,
+    page: Page,
+    detail: Option<Detail>,
+    /// What was written into the entries of other servers than the shown one, and not saved.
+    drafts: HashMap<ServerId, Edit>,
+    add: Add,
+    shared: Shared,
+    sheet: Option<Sheet>,
+    known: HashMap<ServerId, Known>,
     doomed: Option<ServerId>,
-    adding: bool,
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Page {
+    #[default]
+    List,
+    Detail,
+    Add,
+}
+
+/// What the screen works out about a server once, not for each frame.
+#[derive(Debug)]
+pub struct Known {
+    state: State,
+    /// Since when it is in this state.
+    since: Instant,
+    tools: Vec<Arc<Definition>>,
+    /// What each of its tools costs in the context, in tokens.
+    costs: Vec<usize>,
+}
+
+/// What a person can have done with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Start,
+    Stop,
+    Restart,
+    WaitLonger,
+    SignIn,
+    SignOut,
 }
 
 /// What happens on the screen.
 #[derive(Clone, Debug)]
 pub enum Message {
-    Edited(text_editor::Action),
-    Add,
-    Added(Result<Vec<ServerId>, String>),
-    Start(ServerId),
-    Stop(ServerId),
+    Open(ServerId),
+    ShowList,
+    ShowAdd,
+    Do(ServerId, Verb),
     Ask(ServerId),
     Keep,
     Remove(ServerId),
     Done(Result<(), String>),
-    Toggle(ServerId),
+    /// Shows what a server needs agreement to.
+    Review(ServerId),
+    Detail(detail::Message),
+    Add(add::Message),
+    Shared(shared::Message),
+    Sheet(consent::Message),
+    Question(question::Message),
+    OpenFile,
+    Restore,
     Dismiss,
 }
 
@@ -49,55 +110,113 @@ pub enum Action {
     None,
     Run(Task<Message>),
     Refresh,
+    Question(question::Message),
 }
 
 impl Servers {
     /// Takes a message in.
     pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
         match message {
-            Message::Edited(action) => self.edited(action),
-            Message::Add => self.add(env),
-            Message::Added(result) => self.added(result),
-            Message::Start(id) => start(id, env),
-            Message::Stop(id) => act(env, async move |engine| engine.servers().stop(&id).await.map_err(|error| error.to_string())),
+            Message::Open(id) => self.open(id, env),
+            Message::ShowList => self.show(Page::List),
+            Message::ShowAdd => self.show(Page::Add),
+            Message::Do(id, verb) => act(id, verb, env),
             Message::Ask(id) => self.ask(Some(id)),
             Message::Keep => self.ask(None),
             Message::Remove(id) => self.remove(id, env),
             Message::Done(result) => self.done(result),
-            Message::Toggle(id) => self.toggle(id),
+            Message::Review(id) => self.review(&id, env),
+            Message::Detail(message) => self.detailed(message, env),
+            Message::Add(message) => self.added(message, env),
+            Message::Shared(message) => self.share(message, env),
+            Message::Sheet(message) => self.agreed(message, env),
+            Message::Question(message) => Action::Question(message),
+            Message::OpenFile => open_file(env),
+            Message::Restore => restore(env),
             Message::Dismiss => self.dismiss(),
         }
     }
 
-    fn edited(&mut self, action: text_editor::Action) -> Action {
-        self.paste.perform(action);
-        Action::None
-    }
-
-    fn add(&mut self, env: &Env<'_>) -> Action {
-        let text = self.paste.text();
-        if text.trim().is_empty() || self.adding {
+    /// Opens the sheet for a link from elsewhere.
+    pub fn link(&mut self, link: String, env: &Env<'_>) -> Action {
+        if let Err(error) = mcp::link::read(&link) {
+            let reason = match error {
+                mcp::config::Error::Field { reason, .. } => reason,
+                other => other.to_string(),
+            };
+            self.show_list();
+            self.error = Some(env.locale.tv("servers-bad-link", [("reason", visible(&reason).into())]));
             return Action::None;
         }
-        self.adding = true;
-        let engine = env.engine.clone();
-        let work = env.engine.handle().spawn_blocking(move || engine.servers().paste(&text).map_err(|error| error.to_string()));
-        Action::Run(Task::perform(work, |result| Message::Added(result.unwrap_or_else(|error| Err(error.to_string())))))
+        self.page = Page::Add;
+        self.added(add::Message::Link(link), env)
     }
 
-    fn added(&mut self, result: Result<Vec<ServerId>, String>) -> Action {
-        self.adding = false;
-        match result {
-            Ok(_) => {
-                self.paste = text_editor::Content::new();
-                self.error = None;
-                Action::Refresh
+    /// New facts came.
+    pub fn facts_changed(&mut self, env: &Env<'_>) {
+        self.known.retain(|id, _| env.facts.server(id).is_some());
+        self.drafts.retain(|id, _| env.facts.server(id).is_some());
+        for server in &env.facts.servers {
+            let known = self.known.entry(server.id.clone()).or_insert_with(|| Known {
+                state: server.state.clone(),
+                since: env.now,
+                tools: Vec::new(),
+                costs: Vec::new(),
+            });
+            if known.state != server.state {
+                known.state = server.state.clone();
+                known.since = env.now;
             }
-            Err(reason) => {
-                self.error = Some(reason);
-                Action::None
+            let same = known.tools.len() == server.tools.len() && known.tools.iter().zip(&server.tools).all(|(a, b)| Arc::ptr_eq(a, b));
+            if !same {
+                known.tools.clone_from(&server.tools);
+                known.costs = server.tools.iter().map(|tool| router::estimate_tokens(tool)).collect();
             }
         }
+        if self.detail.as_ref().is_some_and(|detail| env.facts.server(detail.server()).is_none()) {
+            self.detail = None;
+            if self.page == Page::Detail {
+                self.page = Page::List;
+            }
+        }
+    }
+
+    /// A second passed while the screen is shown.
+    pub fn ticked(&mut self, env: &Env<'_>) -> Action {
+        match self.detail.as_mut().filter(|_| self.page == Page::Detail) {
+            Some(detail) => detailed(detail.ticked(env)),
+            None => Action::None,
+        }
+    }
+
+    /// The screen was asked for by its name: the list, without what was begun and left.
+    pub fn show_list(&mut self) {
+        self.page = Page::List;
+        self.sheet = None;
+        self.doomed = None;
+    }
+
+    /// Escape: closes what lies over the page, then leaves the page.
+    pub fn back(&mut self) {
+        if self.sheet.take().is_none() {
+            self.page = Page::List;
+            self.doomed = None;
+        }
+    }
+
+    fn open(&mut self, id: ServerId, env: &Env<'_>) -> Action {
+        self.page = Page::Detail;
+        if self.detail.as_ref().is_none_or(|detail| *detail.server() != id) {
+            self.drafts.extend(self.detail.take().and_then(Detail::into_draft));
+            let draft = self.drafts.remove(&id).unwrap_or_default();
+            self.detail = Some(Detail::new(id, draft));
+        }
+        self.detail.as_mut().map_or(Action::None, |detail| detailed(detail.ticked(env)))
+    }
+
+    fn show(&mut self, page: Page) -> Action {
+        self.page = page;
+        Action::None
     }
 
     fn ask(&mut self, id: Option<ServerId>) -> Action {
@@ -107,7 +226,7 @@ impl Servers {
 
     fn remove(&mut self, id: ServerId, env: &Env<'_>) -> Action {
         self.doomed = None;
-        act(env, async move |engine| engine.servers().remove(&id).await.map_err(|error| error.to_string()))
+        run(env, async move |engine| engine.servers().remove(&id).await.map_err(|error| error.to_string()))
     }
 
     fn done(&mut self, result: Result<(), String>) -> Action {
@@ -115,11 +234,68 @@ impl Servers {
         Action::Refresh
     }
 
-    fn toggle(&mut self, id: ServerId) -> Action {
-        if !self.open.remove(&id) {
-            let _ = self.open.insert(id);
+    fn review(&mut self, id: &ServerId, env: &Env<'_>) -> Action {
+        if let Some(consent) = env.facts.server(id).and_then(|server| server.consent.clone()) {
+            return self.lay(Sheet::known(id.clone(), consent));
         }
         Action::None
+    }
+
+    /// Lays a sheet over the page; the keyboard is on it from then on.
+    fn lay(&mut self, sheet: Sheet) -> Action {
+        self.sheet = Some(sheet);
+        Action::Run(iced::widget::operation::focus(consent::CANCEL))
+    }
+
+    /// Whether a sheet waits for a decision, so that nothing else is reached by keyboard.
+    #[must_use]
+    pub const fn is_covered(&self) -> bool {
+        self.sheet.is_some()
+    }
+
+    fn detailed(&mut self, message: detail::Message, env: &Env<'_>) -> Action {
+        match &mut self.detail {
+            Some(detail) => detailed(detail.update(message, env)),
+            None => Action::None,
+        }
+    }
+
+    fn added(&mut self, message: add::Message, env: &Env<'_>) -> Action {
+        match self.add.update(message, env) {
+            add::Action::None => Action::None,
+            add::Action::Run(task) => Action::Run(task.map(Message::Add)),
+            add::Action::Show(sheet) => self.lay(*sheet),
+        }
+    }
+
+    fn share(&mut self, message: shared::Message, env: &Env<'_>) -> Action {
+        match self.shared.update(message, env) {
+            shared::Action::None => Action::None,
+            shared::Action::Run(task) => Action::Run(task.map(Message::Shared)),
+            shared::Action::Refresh => Action::Refresh,
+        }
+    }
+
+    fn agreed(&mut self, message: consent::Message, env: &Env<'_>) -> Action {
+        let Some(sheet) = &mut self.sheet else {
+            // The sheet was left while its servers were added; what became of it is said all the same.
+            return if let consent::Message::Agreed(result) = message { self.done(result) } else { Action::None };
+        };
+        match sheet.update(message, env) {
+            consent::Action::None => Action::None,
+            consent::Action::Run(task) => Action::Run(task.map(Message::Sheet)),
+            consent::Action::Close => {
+                self.sheet = None;
+                Action::None
+            }
+            consent::Action::Added => {
+                self.sheet = None;
+                self.error = None;
+                self.add = Add::default();
+                self.page = Page::List;
+                Action::Refresh
+            }
+        }
     }
 
     fn dismiss(&mut self) -> Action {
@@ -127,187 +303,120 @@ impl Servers {
         Action::None
     }
 
-    /// Draws the screen.
-    pub fn view<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
-        let mut list = column![piece::page(look.t("servers-title")), piece::label(look.t("servers-about")).color(look.roles.muted)];
-        if let Some(reason) = &look.facts.config_error {
-            list = list.push(piece::banner(
-                (Icon::Warning, |roles| roles.warning),
-                look.t("servers-config-error"),
-                Some(reason.clone()),
-                Vec::new(),
-                look.roles,
-            ));
-        }
-        if let Some(reason) = &self.error {
-            let actions = vec![piece::quiet(look.t("app-dismiss"), Some(Message::Dismiss))];
-            list = list.push(piece::banner(
-                (Icon::Warning, |roles| roles.danger),
-                look.t("servers-error"),
-                Some(reason.clone()),
-                actions,
-                look.roles,
-            ));
-        }
+    /// Draws the screen, with the cards of the questions that wait.
+    pub fn view<'a>(&'a self, look: Look<'a>, questions: Option<Element<'a, question::Message>>) -> Element<'a, Message> {
+        let notices = self.notices(look, questions);
+        let page: Element<'a, Message> = match (self.page, &self.detail) {
+            (Page::Detail, Some(detail)) => {
+                let Some(server) = look.facts.server(detail.server()) else { return self.list(look, notices) };
+                let known = self.known.get(&server.id);
+                let head = card::head(server, known, self.doomed.as_ref() == Some(&server.id), look);
+                let parts = column![notices, head, detail.view(server, known, look).map(Message::Detail)].spacing(gap::M);
+                container(parts.max_width(width::WIDE)).center_x(Fill).padding(gap::XL).height(Fill).into()
+            }
+            (Page::Add, _) => {
+                let back = piece::quiet(format!("‹ {}", look.t("servers-back")), Some(Message::ShowList));
+                let parts = column![row![back], piece::page(look.t("servers-add-title")), notices, self.add.view(look).map(Message::Add)];
+                let parts = container(parts.spacing(gap::M).max_width(width::READING)).center_x(Fill).padding(gap::XL);
+                scrollable(parts).style(style::scroll).height(Fill).into()
+            }
+            (Page::List | Page::Detail, _) => self.list(look, notices),
+        };
+        let over = self.sheet.as_ref().map_or_else(
+            || space().into(),
+            |sheet| {
+                // A low window scrolls the sheet as a whole, so that its buttons are never out of reach.
+                let sheet = container(sheet.view(look).map(Message::Sheet)).center_x(Fill).padding(gap::XL);
+                let sheet = container(scrollable(sheet).style(style::scroll)).center(Fill).style(style::veil);
+                Element::from(iced::widget::opaque(sheet))
+            },
+        );
+        Stack::with_children([behind(page, self.is_covered()).into(), over]).into()
+    }
+
+    fn list<'a>(&'a self, look: Look<'a>, notices: Element<'a, Message>) -> Element<'a, Message> {
+        let add = piece::primary(look.t("servers-add-title"), Some(Message::ShowAdd));
+        let head = row![piece::page(look.t("servers-title")), space().width(Fill), add].align_y(Center);
+        let mut list = column![head, piece::label(look.t("servers-about")).color(look.roles.muted), notices];
         if look.facts.servers.is_empty() {
             list = list.push(piece::empty(Icon::Servers, look.t("servers-empty"), look.roles));
         }
-        list = list.extend(look.facts.servers.iter().map(|server| self.server(server, look)));
-        list = list.push(self.paste(look));
+        list = list.extend(
+            look.facts
+                .servers
+                .iter()
+                .map(|server| card::view(server, self.known.get(&server.id), self.doomed.as_ref() == Some(&server.id), look)),
+        );
+        let list = list.push(space().height(gap::S)).push(self.shared.view(look).map(Message::Shared));
         let list = container(list.spacing(gap::M).max_width(width::READING)).center_x(Fill).padding(gap::XL);
         scrollable(list).style(style::scroll).height(Fill).into()
     }
 
-    fn paste<'a>(&'a self, look: Look<'a>) -> Element<'a, Message> {
-        let editor = text_editor(&self.paste)
-            .placeholder(look.t("servers-paste-example"))
-            .on_action(Message::Edited)
-            .font(MONO)
-            .size(size::CODE.0)
-            .line_height(Pixels(size::CODE.1))
-            .min_height(6.0 * size::CODE.1)
-            .max_height(16.0 * size::CODE.1)
-            .padding(gap::S)
-            .style(style::framed_editor);
-        let ready = !self.adding && !self.paste.text().trim().is_empty();
-        let add = piece::primary(look.t("servers-add"), ready.then_some(Message::Add));
-        let words = piece::label(look.t("servers-paste")).color(look.roles.muted);
-        column![piece::title(look.t("servers-add-title")), words, editor, add].spacing(gap::S).into()
-    }
-
-    fn server<'a>(&'a self, server: &'a ServerView, look: Look<'a>) -> Element<'a, Message> {
-        let open = self.open.contains(&server.id);
-        let (picture, color, word) = state(&server.state, look);
-        let arrow = icon(if open { Icon::Down } else { Icon::Right }).size(14.0).color(look.roles.muted);
-        let tools = piece::small(look.locale.tv("servers-tools", [("count", server.tools.len().into())]), look.roles);
-        let name = row![arrow, piece::strong(server.id.as_str()), piece::state(picture, word, color(look.roles)), tools];
-        let name = button(name.spacing(gap::M).align_y(Center)).padding([gap::XS, 0.0]).width(Fill).style(style::quiet);
-        let head = row![name.on_press(Message::Toggle(server.id.clone())), self.actions(server, look)].spacing(gap::S).align_y(Center);
-        let mut parts = column![head].spacing(gap::S).width(Fill);
-        parts = parts.extend(trouble(server, look));
-        if open {
-            parts = parts.push(details(server, look));
+    /// What needs the person before anything else.
+    fn notices<'a>(&'a self, look: Look<'a>, questions: Option<Element<'a, question::Message>>) -> Element<'a, Message> {
+        let mut notices = column![].spacing(gap::S);
+        if let Some(reason) = &look.facts.config_error {
+            let actions = vec![
+                piece::secondary(look.t("servers-open-file"), Some(Message::OpenFile)),
+                piece::secondary(look.t("servers-restore"), Some(Message::Restore)),
+            ];
+            let words = look.t("servers-config-error");
+            notices = notices.push(piece::banner((Icon::Warning, |roles| roles.warning), words, Some(reason.clone()), actions, look.roles));
         }
-        container(parts).padding([gap::S, gap::M]).width(Fill).style(style::card).into()
-    }
-
-    fn actions<'a>(&'a self, server: &'a ServerView, look: Look<'a>) -> Element<'a, Message> {
-        let id = || server.id.clone();
-        if self.doomed.as_ref() == Some(&server.id) {
-            return row![
-                piece::label(look.t("servers-remove-ask")),
-                piece::quiet(look.t("servers-remove"), Some(Message::Remove(id()))),
-                piece::quiet(look.t("sidebar-keep"), Some(Message::Keep))
-            ]
-            .align_y(Center)
-            .into();
+        if let Some(reason) = &self.error {
+            let actions = vec![piece::quiet(look.t("app-dismiss"), Some(Message::Dismiss))];
+            let words = look.t("servers-error");
+            notices = notices.push(piece::banner((Icon::Warning, |roles| roles.danger), words, Some(reason.clone()), actions, look.roles));
         }
-        let act = match server.state {
-            State::Stopped | State::Failed { .. } => piece::secondary(look.t("servers-start"), Some(Message::Start(id()))),
-            State::Starting { .. } | State::Connected | State::Reconnecting { .. } => {
-                piece::secondary(look.t("servers-stop"), Some(Message::Stop(id())))
-            }
-        };
-        row![act, piece::icon_button(Icon::Delete, look.t("servers-remove"), Some(Message::Ask(id())))]
-            .spacing(gap::XS)
-            .align_y(Center)
-            .into()
+        notices.push(questions.map(|questions| questions.map(Message::Question))).into()
     }
 }
 
-fn start(id: ServerId, env: &Env<'_>) -> Action {
-    let engine = env.engine.clone();
-    let work = env.engine.handle().spawn_blocking(move || engine.servers().start(&id).map_err(|error| error.to_string()));
-    Action::Run(Task::perform(work, |result| Message::Done(result.unwrap_or_else(|error| Err(error.to_string())))))
+fn detailed(action: detail::Action) -> Action {
+    match action {
+        detail::Action::None => Action::None,
+        detail::Action::Run(task) => Action::Run(task.map(Message::Detail)),
+        detail::Action::Refresh => Action::Refresh,
+    }
+}
+
+fn act(id: ServerId, verb: Verb, env: &Env<'_>) -> Action {
+    run(env, async move |engine| {
+        let servers = engine.servers();
+        let result = match verb {
+            Verb::Start => servers.start(&id),
+            Verb::Stop => servers.stop(&id).await,
+            Verb::Restart => servers.restart(&id).await,
+            Verb::WaitLonger => servers.wait_longer(&id),
+            Verb::SignIn => servers.sign_in(&id, desktop::browse).await,
+            Verb::SignOut => servers.sign_out(&id).await,
+        };
+        result.map_err(|error| error.to_string())
+    })
 }
 
 /// Runs something on the engine's runtime.
-fn act<F, W>(env: &Env<'_>, work: F) -> Action
+fn run<F, W>(env: &Env<'_>, work: F) -> Action
 where
-    F: FnOnce(handrail_engine::Engine) -> W + Send + 'static,
+    F: FnOnce(Engine) -> W + Send + 'static,
     W: Future<Output = Result<(), String>> + Send + 'static,
 {
     let task = env.engine.handle().spawn(work(env.engine.clone()));
     Action::Run(Task::perform(task, |result| Message::Done(result.unwrap_or_else(|error| Err(error.to_string())))))
 }
 
-/// A state's icon, colour and word.
-fn state(state: &State, look: Look<'_>) -> (Icon, fn(&Roles) -> Color, String) {
-    match state {
-        State::Stopped => (Icon::Dot, |roles| roles.muted, look.t("server-stopped")),
-        State::Starting { .. } => (Icon::Working, |roles| roles.info, look.t("server-starting")),
-        State::Connected => (Icon::Done, |roles| roles.success, look.t("server-connected")),
-        State::Reconnecting { attempt, .. } => {
-            (Icon::Retry, |roles| roles.warning, look.locale.tv("server-reconnecting", [("attempt", (*attempt).into())]))
-        }
-        State::Failed { .. } => (Icon::Failed, |roles| roles.danger, look.t("server-failed")),
-    }
+/// Where the configuration is.
+fn config_file(engine: &Engine) -> PathBuf {
+    engine.data_dir().join("mcp_config.json")
 }
 
-/// Why a server is not usable, with the last lines it wrote.
-fn trouble<'a>(server: &'a ServerView, look: Look<'a>) -> Vec<Element<'a, Message>> {
-    let wrap = text::Wrapping::WordOrGlyph;
-    let mut parts: Vec<Element<'a, Message>> = Vec::new();
-    match &server.state {
-        State::Starting { note: Some(note) } => parts.push(piece::small(note.as_str(), look.roles).wrapping(wrap).into()),
-        State::Reconnecting { reason, .. } => parts.push(piece::label(reason.as_str()).color(look.roles.warning).wrapping(wrap).into()),
-        State::Failed { reason, exit_code } => {
-            parts.push(piece::label(reason.as_str()).color(look.roles.danger).wrapping(wrap).into());
-            if let Some(code) = exit_code {
-                parts.push(piece::small(look.locale.tv("server-exit-code", [("code", (*code).into())]), look.roles).into());
-            }
-            if !server.stderr.is_empty() {
-                parts.push(lines(server, look));
-            }
-        }
-        State::Stopped | State::Starting { note: None } | State::Connected => {}
-    }
-    parts
+fn open_file(env: &Env<'_>) -> Action {
+    Action::Run(desktop::open_file(&config_file(env.engine)))
 }
 
-fn lines<'a>(server: &'a ServerView, look: Look<'a>) -> Element<'a, Message> {
-    let skip = server.stderr.len().saturating_sub(LAST_LINES);
-    let lines = Column::with_children(server.stderr.iter().skip(skip).map(|line| piece::mono(line.as_str()).size(size::SMALL.0).into()));
-    column![piece::small(look.t("server-stderr"), look.roles), container(lines).padding(gap::S).width(Fill).style(style::raised)]
-        .spacing(gap::XS)
-        .into()
+fn restore(env: &Env<'_>) -> Action {
+    run(env, async move |engine| engine.servers().restore_backup().map(drop).map_err(|error| error.to_string()))
 }
 
-fn details<'a>(server: &'a ServerView, look: Look<'a>) -> Element<'a, Message> {
-    let how = match &server.config.transport {
-        Transport::Stdio { command, args, .. } => std::iter::once(command).chain(args).cloned().collect::<Vec<_>>().join(" "),
-        Transport::Http { url, .. } => url.clone(),
-    };
-    let mut facts = Vec::new();
-    facts.extend(server.pid.map(|pid| look.locale.tv("server-pid", [("pid", pid.to_string().into())])));
-    facts.extend(server.protocol.as_ref().map(|protocol| look.locale.tv("server-protocol", [("version", protocol.as_str().into())])));
-    let mut parts = column![piece::mono(how).color(look.roles.muted)].spacing(gap::S);
-    if !facts.is_empty() {
-        parts = parts.push(piece::small(facts.join(" · "), look.roles));
-    }
-    if server.tools.is_empty() {
-        parts = parts.push(piece::small(look.t("server-no-tools"), look.roles));
-    }
-    parts = parts.extend(server.tools.iter().map(|tool| self::tool(tool, look)));
-    if !server.stderr.is_empty() && !matches!(server.state, State::Failed { .. }) {
-        parts = parts.push(lines(server, look));
-    }
-    parts.into()
-}
-
-fn tool<'a>(tool: &'a Arc<Definition>, look: Look<'a>) -> Element<'a, Message> {
-    let mut name: Row<'a, Message> =
-        row![icon(Icon::Call).size(12.0).color(look.roles.muted), piece::label(tool.id.name.as_str()).font(MONO)];
-    if tool.claims_read_only() {
-        name = name
-            .push(space().width(gap::S))
-            .push(container(piece::small(look.t("tool-read-only"), look.roles)).padding([0.0, gap::S]).style(style::tag));
-    }
-    let mut parts = column![name.spacing(gap::S).align_y(Center)].spacing(2);
-    let about = tool.description.trim();
-    if !about.is_empty() {
-        let end = about.char_indices().nth(300).map_or(about.len(), |(at, _)| at);
-        parts = parts.push(piece::small(&about[..end], look.roles).wrapping(text::Wrapping::WordOrGlyph));
-    }
-    parts.into()
-}
+#[cfg(test)]
+mod tests;

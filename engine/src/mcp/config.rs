@@ -5,10 +5,13 @@
 //! Handrail does not know stay. `${NAME}` in any text field is filled in when the server is started, never in the
 //! file.
 
+mod disk;
 mod document;
 mod entry;
 mod expand;
 mod relaxed;
+mod settings;
+mod shape;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,9 +19,12 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::tool::SchemaHash;
-pub(super) use document::{Document, pasted};
-pub(super) use entry::Entry;
-pub(super) use expand::expand;
+pub(super) use disk::{beside, keep_beside, read_text, replaceable, write_text};
+pub(super) use document::{Document, parse_any, parse_entry, pasted};
+pub(super) use entry::{Entry, flat};
+pub(super) use expand::{Name, expand, expand_oauth};
+pub use settings::Settings;
+pub(super) use shape::free_name;
 
 /// One server as configured.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +39,46 @@ pub struct ServerConfig {
     pub startup_timeout: Option<u64>,
     /// A description for people and for routing.
     pub description: Option<String>,
+    /// What it is good for, in single words; for routing.
+    pub capabilities: Vec<String>,
+    /// Which era of the protocol is spoken.
+    pub era: EraChoice,
+    /// The port that the program listens on, where it declares one.
+    pub port: Option<u16>,
+    /// Tools that are switched off: they are shown to no model.
+    pub disabled_tools: Vec<String>,
+    /// How to sign in, where that is not found out.
+    pub oauth: Option<OAuth>,
+}
+
+/// Which era of the protocol a server is spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EraChoice {
+    /// Found out, and remembered.
+    #[default]
+    Auto,
+    /// `initialize` only.
+    Legacy,
+    /// 2026-07-28 and later only.
+    Modern,
+}
+
+/// How somebody signs in: a client that was registered with an authorization server beforehand, and what is asked for. Texts may hold `${NAME}` and `${secret:NAME}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OAuth {
+    /// The client's id.
+    pub client_id: Option<String>,
+    /// Its secret, where it has one.
+    pub client_secret: Option<String>,
+    /// What is asked for, beyond what the server asks for.
+    pub scopes: Vec<String>,
+    /// The address of a client metadata document that stands for the client's id, at servers that take one. Handrail has no
+    /// document of its own: whoever hosts one for it names it here.
+    pub client_metadata_url: Option<String>,
+    /// The port on 127.0.0.1 that the browser comes back to, where the client is registered with one. Else any free one.
+    pub callback_port: Option<u16>,
+    /// Whether the client signs in for itself (`client_credentials`): no person and no browser is needed.
+    pub for_itself: bool,
 }
 
 /// How a server is reached.
@@ -56,6 +102,13 @@ pub enum Transport {
         /// Headers sent with each request.
         headers: BTreeMap<String, String>,
     },
+    /// A legacy HTTP+SSE endpoint (revision 2024-11-05).
+    Sse {
+        /// The address of its event stream.
+        url: String,
+        /// Headers sent with each request.
+        headers: BTreeMap<String, String>,
+    },
 }
 
 impl Transport {
@@ -64,7 +117,8 @@ impl Transport {
     pub(super) fn fingerprint(&self) -> String {
         let value = match self {
             Self::Stdio { command, args, env, cwd } => json!({ "command": command, "args": args, "env": env, "cwd": cwd }),
-            Self::Http { url, headers } => json!({ "url": url, "headers": headers }),
+            // The two are one: an address that turns out to be the older kind stays what was agreed to.
+            Self::Http { url, headers } | Self::Sse { url, headers } => json!({ "url": url, "headers": headers }),
         };
         SchemaHash::of(&value).to_hex()
     }
@@ -90,7 +144,17 @@ pub enum Error {
     Field {
         /// Which server.
         server: String,
+        /// The field, for a form to show the reason at it; one of `env`, `headers` or `oauth` with a dot and its name.
+        field: Option<String>,
         /// Which field, why, and what to do.
+        reason: String,
+    },
+    /// A value of `mcpSettings` is wrong; its default is used meanwhile.
+    #[error("mcpSettings: \"{field}\": {reason}")]
+    Setting {
+        /// Which value.
+        field: String,
+        /// Why, and what to do.
         reason: String,
     },
     /// There is no server in it.

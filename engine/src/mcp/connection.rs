@@ -1,31 +1,48 @@
 //! One server, one actor: it negotiates, watches, restarts and stops. This is the handle that others hold.
 
+mod ask;
 mod call;
+mod changes;
 mod content;
+mod converse;
 mod handler;
+mod host;
 mod list;
 mod negotiate;
+mod offer;
+mod probe;
+mod reason;
+mod run;
+mod running;
 mod supervise;
+mod task;
+mod trace;
+mod way;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rmcp::service::{ClientInitializeError, ServiceError};
-use rmcp::transport::DynamicTransportError;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::config::Entry;
-use super::process::Tail;
-use super::{Error, Event, ServerView, State};
+use super::auth::{Account, Errand};
+use super::config::{Entry, Name, Settings, Transport, expand, expand_oauth};
+use super::process::{Gone, Instance, Line, Tail};
+use super::{Era, Error, Event, Offers, ServerView, State};
 use crate::store::Store;
 use crate::tool::{self, CallResult, Control, Definition, ServerId, ToolId};
 use call::{Failed, Link};
-use negotiate::Kind;
+use changes::Changes;
+pub(super) use host::Host;
+use offer::Level;
+use reason::explain;
+use running::Running;
 use supervise::{Actor, Command};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use trace::Wire;
 
 /// The handle of a server's actor; cheap to clone. With the last one the server ends.
 #[derive(Clone, Debug)]
@@ -40,13 +57,34 @@ struct Shared {
     id: ServerId,
     entry: Mutex<Arc<Entry>>,
     /// Whether somebody wants it to run; a stop that is still under way counts as not wanted.
-    wanted: Mutex<bool>,
+    wanted: AtomicBool,
+    /// Held while somebody changes his mind about that: the commands then come in the order of the wishes.
+    wishing: Mutex<()>,
     snapshot: watch::Sender<Snapshot>,
     events: broadcast::Sender<Event>,
+    /// Whether it was removed: nothing is said about it any more. Held while something is.
+    removed: Mutex<bool>,
     tail: Arc<Tail>,
     /// Tells when the process that was started last, with its group, is gone.
-    process: Mutex<Option<watch::Receiver<bool>>>,
+    process: Mutex<Option<Gone>>,
+    /// Where its processes are written down.
+    instance: Arc<Instance>,
+    settings: Mutex<Settings>,
+    /// How often somebody wanted to wait longer for the start that runs now.
+    longer: AtomicU32,
+    /// Whether the package runner must be the configured one: the other one failed with this server.
+    as_configured: AtomicBool,
     store: Store,
+    host: Arc<Host>,
+    running: Arc<Running>,
+    wire: Arc<Wire>,
+    changes: Arc<Changes>,
+    level: Arc<Level>,
+    /// What the server said when it last asked for a sign-in (`WWW-Authenticate`); empty where it asked without words.
+    challenge: Mutex<Option<String>>,
+    /// Who gives its access tokens.
+    account: Arc<Account>,
+    _pacer: DropGuard,
 }
 
 /// Where the server stands. Readers clone it and hold no lock.
@@ -55,6 +93,8 @@ struct Snapshot {
     state: State,
     tools: Vec<Arc<Definition>>,
     instructions: Option<String>,
+    era: Option<Era>,
+    offers: Offers,
     protocol: Option<String>,
     pid: Option<u32>,
     /// Names the command or address that gave the tools and the link.
@@ -68,6 +108,8 @@ impl Default for Snapshot {
             state: State::Stopped,
             tools: Vec::new(),
             instructions: None,
+            era: None,
+            offers: Offers::default(),
             protocol: None,
             pid: None,
             transport: String::new(),
@@ -87,21 +129,38 @@ impl Shared {
 
     fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
         self.snapshot.send_modify(change);
-        // Nobody may be listening; the snapshot is what counts.
-        let _ = self.events.send(Event::Changed(Box::new(self.view())));
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let view = self.view();
+        let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*removed {
+            // Nobody may be listening; the snapshot is what counts.
+            let _ = self.events.send(Event::Changed(Box::new(view)));
+        }
     }
 
     fn view(&self) -> ServerView {
         let snapshot = self.snapshot();
+        let entry = self.entry();
+        let asks = matches!(snapshot.state, State::NeedsSignIn { .. }) || self.challenge().is_some();
         ServerView {
             id: self.id.clone(),
-            config: self.entry().config.clone(),
+            config: entry.config.clone(),
             state: snapshot.state,
             tools: snapshot.tools,
             instructions: snapshot.instructions,
+            offers: snapshot.offers,
             pid: snapshot.pid,
+            era: snapshot.era,
             protocol: snapshot.protocol,
             stderr: self.tail.lines(),
+            running: self.running.shown(),
+            skipped_lines: self.wire.skipped_lines(),
+            log_level: self.level.get().and_then(offer::level_name),
+            sign_in: self.account.shown(asks),
+            consent: entry.consent.clone(),
         }
     }
 
@@ -114,12 +173,24 @@ impl Shared {
             fits
         });
         if changed {
-            let _ = self.events.send(Event::Changed(Box::new(self.view())));
+            self.tell();
         }
     }
 
-    fn set_wanted(&self, wanted: bool) {
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+    fn settings(&self) -> Settings {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn challenge(&self) -> Option<String> {
+        self.challenge.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_challenge(&self, challenge: Option<String>) {
+        *self.challenge.lock().unwrap_or_else(PoisonError::into_inner) = challenge;
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
     }
 
     fn unavailable(&self, reason: impl Into<String>) -> tool::Error {
@@ -129,18 +200,43 @@ impl Shared {
 
 impl Connection {
     /// Makes the actor of a server. Nothing is started yet.
-    pub(super) fn new(id: ServerId, entry: Entry, events: broadcast::Sender<Event>, store: Store, runtime: &Handle) -> Self {
+    pub(super) fn new(
+        id: ServerId,
+        entry: Entry,
+        events: broadcast::Sender<Event>,
+        store: Store,
+        instance: Arc<Instance>,
+        host: Arc<Host>,
+        runtime: &Handle,
+    ) -> Self {
+        let gone = CancellationToken::new();
         let snapshot = Snapshot { state: entry.resting_state(), ..Snapshot::default() };
+        let tail = Arc::new(Tail::with_file(instance.logs().of(id.as_str())));
         let shared = Arc::new(Shared {
+            changes: Arc::new(Changes::new(id.clone(), events.clone())),
+            account: Arc::new(Account::new(id.clone(), host.secrets().clone(), store.clone())),
             id,
             entry: Mutex::new(Arc::new(entry)),
-            wanted: Mutex::new(false),
+            wanted: AtomicBool::new(false),
+            wishing: Mutex::new(()),
             snapshot: watch::Sender::new(snapshot),
             events,
-            tail: Arc::new(Tail::default()),
+            removed: Mutex::new(false),
+            wire: Arc::new(Wire::new(tail.clone())),
+            tail,
             process: Mutex::new(None),
+            instance,
+            settings: Mutex::default(),
+            longer: AtomicU32::new(0),
+            as_configured: AtomicBool::new(false),
             store,
+            host,
+            running: Arc::default(),
+            level: Arc::default(),
+            challenge: Mutex::default(),
+            _pacer: gone.clone().drop_guard(),
         });
+        let _pacer = runtime.spawn(running::pace(shared.running.clone(), Arc::downgrade(&shared), gone));
         let (commands, received) = mpsc::unbounded_channel();
         let _actor = runtime.spawn(Actor { shared: shared.clone(), commands: received }.run());
         Self { shared, commands }
@@ -154,28 +250,88 @@ impl Connection {
         self.shared.view()
     }
 
+    /// Says that it is not configured any more: the last that is heard of it, however long it takes to stop.
+    pub(super) fn removed(&self) {
+        let mut removed = self.shared.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        *removed = true;
+        let _ = self.shared.events.send(Event::Removed(self.shared.id.clone()));
+    }
+
+    /// Its sign-in.
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.shared.account
+    }
+
+    /// Says whether a browser waits for the person.
+    pub(super) fn signing_in(&self, waiting: bool) {
+        self.shared.account.set_waiting(waiting);
+        self.shared.publish(|_| {});
+    }
+
+    /// Says that what it asked for was done, or is not wanted any more.
+    pub(super) fn unchallenged(&self) {
+        self.shared.set_challenge(None);
+        self.shared.publish(|_| {});
+    }
+
+    /// What a sign-in needs of the entry, filled in. Blocks where a keyring must be asked.
+    pub(super) fn errand(&self) -> Result<Errand, Error> {
+        let (id, entry) = (&self.shared.id, self.entry());
+        // Read together with what would be sent: nothing gets past this by a change at the wrong moment.
+        if entry.consent.is_some() {
+            return Err(Error::SignIn { server: id.clone(), reason: "nobody has agreed to its address yet".to_owned() });
+        }
+        let secrets = self.shared.host.secrets();
+        let lookup = |name: &Name<'_>| name.value(secrets.as_ref());
+        let address = match expand(id.as_str(), &entry.config, lookup)? {
+            Transport::Http { url, .. } | Transport::Sse { url, .. } => url,
+            Transport::Stdio { .. } => {
+                let reason = "it is a program on this machine; put its keys into \"env\"".to_owned();
+                return Err(Error::SignIn { server: id.clone(), reason });
+            }
+        };
+        let oauth = entry.config.oauth.clone().unwrap_or_default();
+        Ok(Errand { address, oauth: expand_oauth(id.as_str(), &oauth, lookup)?, challenge: self.shared.challenge() })
+    }
+
     /// The tools that a model may be shown, also while the connection is being restored, and what names the command or
     /// address that listed them.
     pub(super) fn usable_tools(&self) -> (String, Vec<Arc<Definition>>) {
         let snapshot = self.shared.snapshot.borrow();
-        match snapshot.state {
-            State::Connected | State::Reconnecting { .. } => (snapshot.transport.clone(), snapshot.tools.clone()),
-            State::Stopped | State::Starting { .. } | State::Failed { .. } => (String::new(), Vec::new()),
+        if !snapshot.state.lists_tools() {
+            return (String::new(), Vec::new());
         }
+        let entry = self.shared.entry();
+        let usable = snapshot.tools.iter().filter(|tool| !entry.config.disabled_tools.contains(&tool.id.name));
+        (snapshot.transport.clone(), usable.cloned().collect())
     }
 
-    /// Starts it; once, however often it is asked.
+    /// Starts it; once, however often it is asked. One that nobody agreed to says so instead.
     pub(super) fn start(&self) {
-        self.shared.set_wanted(true);
+        if self.entry().consent.is_some() {
+            let resting =
+                |state: &State| matches!(state, State::Stopped | State::Failed { .. } | State::NeedsConsent | State::NeedsSignIn { .. });
+            self.shared.publish(|snapshot| {
+                if resting(&snapshot.state) {
+                    snapshot.state = State::NeedsConsent;
+                }
+            });
+            return;
+        }
+        let _wish = self.wish(true);
         // Said here and not by the actor, so that whoever waits next does not find the last failure.
-        self.shared.starting(|state| matches!(state, State::Stopped | State::Failed { .. }));
+        self.shared
+            .starting(|state| matches!(state, State::Stopped | State::NeedsConsent | State::NeedsSignIn { .. } | State::Failed { .. }));
         let _ = self.commands.send(Command::Start);
     }
 
-    /// Takes a new configuration; a server that is wanted is started anew with it.
+    /// Takes a new configuration; a server that is wanted is started anew with it, where that was agreed to.
     pub(super) fn configure(&self, entry: Entry) {
+        let agreed = entry.consent.is_none();
         *self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(entry);
-        let start = *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let _wish = self.shared.wishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.as_configured.store(false, Ordering::Release);
+        let start = agreed && self.shared.is_wanted();
         self.shared.starting(|_| start);
         let _ = self.commands.send(Command::Configure { start });
     }
@@ -186,21 +342,73 @@ impl Connection {
         self.shared.publish(|_| {});
     }
 
+    /// Takes it as agreed to, where this is what must be agreed to now; says whether it is.
+    pub(super) fn agreed(&self, hash: &str) -> bool {
+        {
+            let mut entry = self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner);
+            match &entry.consent {
+                Some(consent) if consent.hash == hash => *entry = Arc::new(Entry { consent: None, ..(**entry).clone() }),
+                Some(_) => return false,
+                None => return true,
+            }
+        }
+        self.shared.publish(|snapshot| {
+            if snapshot.state == State::NeedsConsent {
+                snapshot.state = State::Stopped;
+            }
+        });
+        true
+    }
+
     /// Stops it, with its whole process group, and returns when that is done.
     pub(super) async fn stop(&self, budget: Duration) {
-        self.shared.set_wanted(false);
         let (done, stopped) = oneshot::channel();
-        if self.commands.send(Command::Stop { budget, done }).is_ok() {
+        let sent = {
+            let _wish = self.wish(false);
+            self.commands.send(Command::Stop { budget, done }).is_ok()
+        };
+        if sent {
             let _ = stopped.await;
         }
+    }
+
+    /// Takes the wish to run away, so that its supervisor starts nothing any more; [`Connection::stop`] has to follow.
+    pub(super) fn retire(&self) {
+        drop(self.wish(false));
+    }
+
+    fn wish(&self, wanted: bool) -> MutexGuard<'_, ()> {
+        let wish = self.shared.wishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.wanted.store(wanted, Ordering::Release);
+        wish
+    }
+
+    /// Takes what holds for all servers; the next attempt goes by it.
+    pub(super) fn set_settings(&self, settings: Settings) {
+        *self.shared.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Gives the start that runs now another whole limit.
+    pub(super) fn wait_longer(&self) -> Result<(), Error> {
+        let starting = matches!(self.shared.snapshot.borrow().state, State::Starting { .. } | State::Reconnecting { .. });
+        if !starting {
+            return Err(Error::Request { server: self.shared.id.clone(), reason: "it is not starting".to_owned() });
+        }
+        let _ = self.shared.longer.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The newest lines of its log, at most so many.
+    pub(super) fn log(&self, lines: usize) -> Vec<Line> {
+        self.shared.tail.newest(lines)
     }
 
     /// Waits until it is usable, failed, or not wanted any more.
     pub(super) async fn ready(&self, within: Duration) -> Result<ServerView, Error> {
         let mut snapshot = self.shared.snapshot.subscribe();
         let settled = snapshot.wait_for(|snapshot| match snapshot.state {
-            State::Connected | State::Failed { .. } => true,
-            State::Stopped => !*self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner),
+            State::Connected | State::Slow { .. } | State::Failed { .. } | State::NeedsConsent | State::NeedsSignIn { .. } => true,
+            State::Stopped => !self.shared.is_wanted(),
             State::Starting { .. } | State::Reconnecting { .. } => false,
         });
         // Out of time or not: what the server is by then decides.
@@ -208,8 +416,9 @@ impl Connection {
         let wrong = |reason: String| Error::Start { server: self.shared.id.clone(), reason };
         let view = self.view();
         match &view.state {
-            State::Connected => Ok(view),
-            State::Failed { reason, .. } | State::Reconnecting { reason, .. } => Err(wrong(reason.clone())),
+            State::Connected | State::Slow { .. } => Ok(view),
+            State::Failed { reason, .. } | State::Reconnecting { reason, .. } | State::NeedsSignIn { reason } => Err(wrong(reason.clone())),
+            State::NeedsConsent => Err(wrong("nobody has agreed to its command or address yet".to_owned())),
             State::Stopped => Err(wrong("it is stopped".to_owned())),
             State::Starting { note } => {
                 let heard = note.as_ref().map(|note| format!("; last heard: {note}")).unwrap_or_default();
@@ -229,15 +438,43 @@ impl Connection {
         control: &Control,
     ) -> Result<CallResult, tool::Error> {
         let timeout = self.entry().config.timeout.map_or(control.timeout, Duration::from_secs);
-        let link = self.link(id, transport, control, timeout).await?;
-        match link.call(&id.name, arguments, control, timeout).await {
-            Ok(result) => Ok(result),
-            Err(Failed { error, lost }) => {
-                if let Some(reason) = lost {
-                    let _ = self.commands.send(Command::Lost { link, reason });
-                }
-                Err(error)
+        let (link, tool) = self.link(id, transport, control, timeout).await?;
+        match link.call(&tool, arguments, control, timeout).await {
+            Ok(result) => {
+                self.heard(link);
+                Ok(result)
             }
+            Err(failed) => Err(self.noticed(link, failed, || format!("the tool '{:.80}'", id.name))),
+        }
+    }
+
+    /// Tells the actor what a failed request says about the connection.
+    fn noticed(&self, link: Arc<Link>, Failed { error, lost, asks }: Failed, what: impl FnOnce() -> String) -> tool::Error {
+        if let Some(asks) = asks {
+            self.shared.set_challenge(Some(asks.said));
+            match asks.reason {
+                Some(reason) => drop(self.commands.send(Command::SignIn { link, reason })),
+                // Only this request needs more; the others go on.
+                None => self.shared.publish(|_| {}),
+            }
+            return error;
+        }
+        match (lost, &error) {
+            (Some(reason), _) => drop(self.commands.send(Command::Lost { link, reason })),
+            (None, tool::Error::Timeout(limit)) => {
+                let reason = format!("{} gave no answer within {limit:?}", what());
+                let _ = self.commands.send(Command::Late { link, reason });
+            }
+            (None, tool::Error::Protocol { .. }) => self.heard(link),
+            (None, _) => {}
+        }
+        error
+    }
+
+    /// An answer, whatever is in it, ends a server's being slow.
+    fn heard(&self, link: Arc<Link>) {
+        if matches!(self.shared.snapshot.borrow().state, State::Slow { .. }) {
+            let _ = self.commands.send(Command::Heard { link });
         }
     }
 
@@ -247,15 +484,24 @@ impl Connection {
         if self.shared.store.server_transport(&id.server) != transport || self.entry().config.transport.fingerprint() != transport {
             return Err(tool::Error::Permit(format!("the command or address of server '{}' changed since the tool was shown", id.server)));
         }
-        // A server that is stopped or starting lists nothing yet.
-        let lists = matches!(now.state, State::Connected | State::Reconnecting { .. });
+        if self.entry().config.disabled_tools.contains(&id.name) {
+            return Err(tool::Error::Permit(format!("the tool {id} was switched off since it was shown")));
+        }
+        // A server that is stopped or starting lists nothing yet, nor does one that was never there.
+        let lists = now.state.lists_tools() && !(now.link.is_none() && now.tools.is_empty());
         if lists && (now.transport != transport || !now.tools.iter().any(|tool| tool.id == *id)) {
             return Err(tool::Error::Permit(format!("the server changed the tool {id} since it was shown")));
         }
         Ok(())
     }
 
-    async fn link(&self, id: &ToolId, transport: &str, control: &Control, timeout: Duration) -> Result<Arc<Link>, tool::Error> {
+    async fn link(
+        &self,
+        id: &ToolId,
+        transport: &str,
+        control: &Control,
+        timeout: Duration,
+    ) -> Result<(Arc<Link>, Arc<Definition>), tool::Error> {
         let mut snapshot = self.shared.snapshot.subscribe();
         let until = Instant::now() + timeout;
         let mut reason = "it is not connected".to_owned();
@@ -264,10 +510,20 @@ impl Connection {
                 // A clone: link and tools must be of one moment, and the checks take locks.
                 let now = snapshot.borrow_and_update().clone();
                 self.unchanged(&now, id, transport)?;
+                let tool = now.tools.iter().find(|tool| tool.id == *id);
                 match (&now.state, &now.link) {
-                    (State::Connected, Some(link)) => return Ok(link.clone()),
+                    // What is dead already is about to be noticed: a call waits for what comes after it.
+                    (State::Connected | State::Slow { .. }, Some(link)) if !is_dead(link) => {
+                        let gone = || tool::Error::Permit(format!("the server changed the tool {id} since it was shown"));
+                        return Ok((link.clone(), tool.ok_or_else(gone)?.clone()));
+                    }
                     (State::Stopped, _) => return Err(self.shared.unavailable("it is stopped")),
-                    (State::Failed { reason, .. }, _) => return Err(self.shared.unavailable(reason.clone())),
+                    (State::Failed { reason, .. } | State::NeedsSignIn { reason }, _) => {
+                        return Err(self.shared.unavailable(reason.clone()));
+                    }
+                    (State::NeedsConsent, _) => {
+                        return Err(self.shared.unavailable("nobody has agreed to its command or address yet"));
+                    }
                     (State::Reconnecting { reason: why, .. }, _) => reason = why.clone(),
                     _ => {}
                 }
@@ -286,64 +542,7 @@ impl Connection {
     }
 }
 
-/// An error of a running connection in words.
-fn explain(error: &ServiceError) -> String {
-    match error {
-        ServiceError::McpError(error) => format!("{} (code {})", error.message, error.code.0),
-        ServiceError::TransportClosed => "the connection is closed".to_owned(),
-        ServiceError::TransportSend(error) => chain(error.error.as_ref()),
-        other => other.to_string(),
-    }
-}
-
-/// Whether the server could not even be reached.
-fn unreachable(error: &ServiceError) -> bool {
-    matches!(error, ServiceError::TransportSend(error) if not_reached(error))
-}
-
-fn not_reached(error: &DynamicTransportError) -> bool {
-    matches!(error.error.downcast_ref(), Some(StreamableHttpError::<reqwest::Error>::Client(error)) if error.is_connect() || error.is_timeout())
-}
-
-/// An error of a start in words, and what it means.
-fn explain_start(error: &ClientInitializeError) -> (String, Kind) {
-    if error.is_authorization_required() {
-        return (
-            "it asks for a sign-in, which this version cannot do yet; where it takes a key, put it into \"headers\"".to_owned(),
-            Kind::Setup,
-        );
-    }
-    match error {
-        ClientInitializeError::ConnectionClosed(_) => ("it closed the connection during the start".to_owned(), Kind::Server),
-        ClientInitializeError::JsonRpcError(error) => {
-            (format!("it refused the start: {} (code {})", error.message, error.code.0), Kind::Server)
-        }
-        ClientInitializeError::TransportError { error, .. } => {
-            let kind = if not_reached(error) { Kind::Unreachable } else { Kind::Server };
-            (chain(error.error.as_ref()), kind)
-        }
-        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            let versions: Vec<String> = server_supported.iter().map(ToString::to_string).collect();
-            (format!("it speaks no protocol revision that this version knows, only {}", versions.join(", ")), Kind::Server)
-        }
-        other => {
-            let text: String = other.to_string().chars().take(500).collect();
-            (format!("it did not answer as an MCP server would: {text}"), Kind::Server)
-        }
-    }
-}
-
-/// An error with its causes: the outermost text alone ("error sending request") explains nothing.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
+/// Whether nothing can be sent on a connection any more.
+fn is_dead(link: &Link) -> bool {
+    link.peer.is_transport_closed() || link.exit.as_ref().is_some_and(|exit| exit.borrow().is_some())
 }

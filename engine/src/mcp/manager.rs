@@ -1,20 +1,35 @@
 //! The manager holds one connection per configured server, and the configuration file.
 
+mod bundles;
+mod configure;
+mod converse;
+mod file;
+mod operate;
 mod server_tool;
+mod shelf;
+mod sign_in;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
-use super::config::{Document, Entry, pasted};
-use super::connection::Connection;
+pub use configure::Summary;
+pub use file::Backup;
+pub use operate::{LogLine, TraceLine};
+
+use super::connection::{Connection, Host};
+use super::consent::Policy;
+use super::process::Instance;
 use super::{Error, Event, ServerView, config};
 use crate::approval::GatedTool;
+use crate::secret::{FileSecrets, Secrets};
 use crate::store::Store;
 use crate::tool::ServerId;
 use server_tool::ServerTool;
@@ -32,21 +47,64 @@ pub struct Manager {
     inner: Arc<Inner>,
 }
 
+/// How a manager is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whose word starts a server.
+    pub consent: Policy,
+    /// The data folder: the servers' processes (`run`), logs (`logs/mcp`) and bundles (`bundles`) are in it. The folder of
+    /// the configuration where not given.
+    pub data: Option<PathBuf>,
+    /// Whether servers that are added or switched on wait for [`Manager::start`].
+    pub by_hand: bool,
+    /// Where secrets are kept; a file in the data folder where not given.
+    pub secrets: Option<Arc<dyn Secrets>>,
+}
+
 struct Inner {
-    path: PathBuf,
+    /// The configuration file; none where there are to be no servers at all.
+    path: Option<PathBuf>,
+    /// The data folder.
+    data: PathBuf,
+    /// Whose word starts a server.
+    consent: Policy,
+    /// Whether servers that are added or switched on wait for a start.
+    by_hand: bool,
     store: Store,
     events: broadcast::Sender<Event>,
     /// Where the actors run; none where there was no runtime, and then nothing can be started.
     runtime: Option<Handle>,
+    /// Where the servers' processes are written down.
+    instance: Arc<Instance>,
     servers: Mutex<Servers>,
-    /// Held while the file is read, changed and replaced, so that two changes never lose one.
-    file: Mutex<()>,
+    /// What all servers share of the world around them.
+    host: Arc<Host>,
+    /// Held while the file is read, changed, replaced and applied, so that two changes never lose one. Taken before the
+    /// lock of the servers.
+    file: Mutex<file::Seen>,
+    /// Ends the watch over the file.
+    watching: CancellationToken,
+    signing_in: Arc<sign_in::SignIns>,
+    /// The bundle files that a person looks at, with the digest of what was shown.
+    shown_bundles: Mutex<BTreeMap<PathBuf, String>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.watching.cancel();
+    }
 }
 
 #[derive(Default)]
 struct Servers {
     connections: BTreeMap<ServerId, Connection>,
     config_error: Option<config::Error>,
+    /// What holds for all servers, and what is used where the file does not say.
+    settings: config::Settings,
+    defaults: config::Settings,
+    setting_errors: Vec<config::Error>,
+    /// Whether active servers were started, so that one that becomes active in the file is started, too.
+    started: bool,
     closing: bool,
 }
 
@@ -57,21 +115,53 @@ impl fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// Reads the configuration. Nothing is started yet. A file that does not parse is left untouched, and the
-    /// manager says so through [`Manager::config_error`]. Must be called inside a tokio runtime: the servers run on it.
+    /// [`Manager::with`], asking before anything is started.
     #[must_use]
     pub fn new(config: PathBuf, store: Store) -> Self {
+        Self::with(config, store, Options::default())
+    }
+
+    /// Reads the configuration and watches it. Nothing is started yet. A file that does not parse is left untouched, and
+    /// the manager says so through [`Manager::config_error`]. Must be called inside a tokio runtime: the servers run on it.
+    #[must_use]
+    pub fn with(config: PathBuf, store: Store, options: Options) -> Self {
+        let manager = Self::made(Some(config), store, options);
+        manager.reload();
+        manager.forget_strangers();
+        watch::begin(&manager);
+        manager
+    }
+
+    /// A manager that has no servers and never will: lists are empty, and changes are errors.
+    #[must_use]
+    pub fn off(store: Store) -> Self {
+        Self::made(None, store, Options::default())
+    }
+
+    fn made(path: Option<PathBuf>, store: Store, options: Options) -> Self {
+        // Without a file there is nothing to run, to write down, or to clean up.
+        let runtime = Handle::try_current().ok().filter(|_| path.is_some());
+        let beside = path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+        let data = options.data.clone().unwrap_or(beside);
+        let secrets = options.secrets.unwrap_or_else(|| Arc::new(FileSecrets::new(data.join("secrets.toml"))));
+        let events = broadcast::channel(EVENTS).0;
         let inner = Inner {
-            path: config,
+            path,
+            consent: options.consent,
+            by_hand: options.by_hand,
             store,
-            events: broadcast::channel(EVENTS).0,
-            runtime: Handle::try_current().ok(),
+            host: Arc::new(Host::new(events.clone(), secrets)),
+            events,
+            instance: Instance::open(&data, runtime.as_ref()),
+            data,
+            runtime,
             servers: Mutex::default(),
             file: Mutex::default(),
+            watching: CancellationToken::new(),
+            signing_in: Arc::default(),
+            shown_bundles: Mutex::default(),
         };
-        let manager = Self { inner: Arc::new(inner) };
-        manager.reload();
-        manager
+        Self { inner: Arc::new(inner) }
     }
 
     fn servers_lock(&self) -> MutexGuard<'_, Servers> {
@@ -101,13 +191,16 @@ impl Manager {
         connections.iter().map(Connection::view).collect()
     }
 
-    /// The tools of all usable servers, sorted by server and name. A server that is being restored keeps its tools.
+    /// The tools of all usable servers that are not switched off, sorted by server and name. A server that is being
+    /// restored keeps its tools.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<GatedTool>> {
         let connections: Vec<Connection> = self.servers_lock().connections.values().cloned().collect();
         let mut tools: Vec<Arc<GatedTool>> = Vec::new();
         for connection in connections {
-            let (transport, definitions) = connection.usable_tools();
+            let (transport, mut definitions) = connection.usable_tools();
+            let entry = connection.entry();
+            definitions.retain(|definition| !entry.config.disabled_tools.contains(&definition.id.name));
             for definition in definitions {
                 tools.push(Arc::new(ServerTool { definition, transport: transport.clone(), connection: connection.clone() }));
             }
@@ -115,129 +208,13 @@ impl Manager {
         tools
     }
 
-    /// Adds the servers of a pasted text (whole file or fragment) to the configuration file and starts the active
-    /// ones. Servers that are already there are replaced. Nothing is written where anything is wrong.
-    pub fn paste(&self, text: &str) -> Result<Vec<ServerId>, Error> {
-        let servers = pasted(text)?;
-        for (name, entry) in &servers {
-            let _ = Entry::read(name, entry).checked(name)?;
-        }
-        self.change(|document| {
-            for (name, entry) in &servers {
-                document.put(name, entry.clone());
-            }
-        })?;
-        let ids: Vec<ServerId> = servers.into_iter().map(|(name, _)| ServerId::new(name)).collect();
-        for id in &ids {
-            if self.connection(id).is_ok_and(|connection| connection.entry().config.active) {
-                self.start(id)?;
-            }
-        }
-        Ok(ids)
-    }
-
-    /// Changes the file as it is now, and takes what it then says.
-    fn change(&self, change: impl FnOnce(&mut Document)) -> Result<(), Error> {
-        let changed = {
-            let _file = self.inner.file.lock().unwrap_or_else(PoisonError::into_inner);
-            Document::load(&self.inner.path).and_then(|mut document| {
-                change(&mut document);
-                document.save(&self.inner.path)?;
-                Ok(document)
-            })
-        };
-        match changed {
-            Ok(document) => {
-                self.apply(&document);
-                Ok(())
-            }
-            Err(error) => {
-                self.reject(error.clone());
-                Err(error.into())
-            }
-        }
-    }
-
-    fn reload(&self) {
-        match Document::load(&self.inner.path) {
-            Ok(document) => self.apply(&document),
-            Err(error) => self.reject(error),
-        }
-    }
-
-    /// The last good configuration keeps running.
-    fn reject(&self, error: config::Error) {
-        let reason = error.to_string();
-        self.servers_lock().config_error = Some(error);
-        let _ = self.inner.events.send(Event::ConfigRejected { reason });
-    }
-
-    /// Brings the connections in line with the file: new ones are made, changed ones take the change, and those that
-    /// are gone are stopped.
-    fn apply(&self, document: &Document) {
-        let entries: BTreeMap<ServerId, Entry> =
-            document.servers().map(|(name, entry)| (ServerId::new(name.clone()), Entry::read(name, entry))).collect();
-        let Some(runtime) = self.inner.runtime.clone() else {
-            if !entries.is_empty() {
-                tracing::error!("the MCP servers need a tokio runtime; none of them can be used");
-            }
-            return;
-        };
-        let gone = {
-            let mut servers = self.servers_lock();
-            servers.config_error = None;
-            let known = std::mem::take(&mut servers.connections);
-            let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(|(id, _)| entries.contains_key(id));
-            servers.connections = kept;
-            for (id, entry) in entries {
-                self.place(&mut servers, id, entry, &runtime);
-            }
-            gone
-        };
-        for (id, connection) in gone {
-            self.inner.store.set_server_transport(&id, None);
-            self.forget_approvals(&id);
-            let _ = self.inner.events.send(Event::Removed(id));
-            let _stopping = runtime.spawn(async move { connection.stop(STOP).await });
-        }
-    }
-
-    fn place(&self, servers: &mut Servers, id: ServerId, entry: Entry, runtime: &Handle) {
-        // Before anything runs with the new entry: from here on no rule, waiting call or permit of another command holds.
-        self.inner.store.set_server_transport(&id, Some(entry.config.transport.fingerprint()));
-        if let Some(connection) = servers.connections.get(&id) {
-            let before = connection.entry();
-            if *before != entry {
-                // Words about a server or its switch are no reason to restart it.
-                let same = before.config.transport == entry.config.transport && before.problem == entry.problem;
-                if same {
-                    connection.describe(entry);
-                } else {
-                    self.forget_approvals(&id);
-                    connection.configure(entry);
-                }
-            }
-            return;
-        }
-        let connection = Connection::new(id.clone(), entry, self.inner.events.clone(), self.inner.store.clone(), runtime);
-        let _ = self.inner.events.send(Event::Changed(Box::new(connection.view())));
-        let _ = servers.connections.insert(id, connection);
-    }
-
-    /// What was allowed for a server was allowed for its command or address, not for its name. Tidying only: a rule that
-    /// stays holds for nothing else either.
-    fn forget_approvals(&self, server: &ServerId) {
-        if let Err(error) = self.inner.store.forget_server_approvals(server) {
-            tracing::error!(%error, %server, "the approvals of a changed server could not be taken back");
-        }
-    }
-
     /// Starts every active server, without waiting.
     pub fn start_all(&self) {
-        let servers = self.servers_lock();
+        let mut servers = self.servers_lock();
         if servers.closing {
             return;
         }
+        servers.started = true;
         for connection in servers.connections.values() {
             let entry = connection.entry();
             if entry.config.active && entry.problem.is_none() {
@@ -246,7 +223,8 @@ impl Manager {
         }
     }
 
-    /// Starts a server (once, however often it is asked) without waiting.
+    /// Starts a server (once, however often it is asked) without waiting. One that nobody agreed to does not start: it then
+    /// says so in its state.
     pub fn start(&self, server: &ServerId) -> Result<(), Error> {
         let connection = self.connection(server)?;
         // The flag is read under the lock, so that nothing starts behind a shutdown.
@@ -269,37 +247,23 @@ impl Manager {
         Ok(())
     }
 
-    /// Stops a server and takes it out of the configuration file.
-    pub async fn remove(&self, server: &ServerId) -> Result<(), Error> {
-        let connection = self.connection(server)?;
-        // The file first: where it cannot be changed, the server stays as it is.
-        self.change(|document| document.remove(server.as_str()))?;
-        connection.stop(STOP).await;
-        Ok(())
-    }
-
-    /// Switches whether a server starts with the app, and starts or stops it now.
-    pub async fn set_active(&self, server: &ServerId, active: bool) -> Result<(), Error> {
-        let connection = self.connection(server)?;
-        self.change(|document| document.set_active(server.as_str(), active))?;
-        if active {
-            self.start(server)?;
-        } else {
-            connection.stop(STOP).await;
-        }
-        Ok(())
-    }
-
-    /// Stops all servers in parallel; after the budget the process groups are killed. Nothing starts afterwards.
+    /// Stops all servers in parallel; after the budget the process groups are killed. Nothing starts afterwards. Two
+    /// requests are one: the second one returns when everything is stopped as well.
     pub async fn shutdown(&self, budget: Duration) {
         let connections: Vec<Connection> = {
             let mut servers = self.servers_lock();
             servers.closing = true;
+            self.inner.watching.cancel();
             servers.connections.values().cloned().collect()
         };
+        // The supervisors first: from here on none of them starts anything.
+        connections.iter().for_each(Connection::retire);
         let stopping = futures::future::join_all(connections.iter().map(|connection| connection.stop(budget)));
         if tokio::time::timeout(budget + AFTER_BUDGET, stopping).await.is_err() {
             tracing::warn!(?budget, "stopping the servers ran over its budget");
         }
+        let instance = self.inner.instance.clone();
+        let ended = tokio::task::spawn_blocking(move || instance.end_all());
+        let _ = tokio::join!(ended, self.inner.instance.logs().flush());
     }
 }

@@ -194,8 +194,7 @@ async fn run(turn: &Turn, tool: &Arc<GatedTool>, permit: Permit, feed: &mut Feed
                     feed.send(Event::ToolProgress { call: id.clone(), done, total, message }).await;
                 }
             }
-            // The tool keeps its own timeout; this one is for a tool that does not.
-            () = tokio::time::sleep_until(deadline) => return Err(Error::Timeout(timeout)),
+            () = tokio::time::sleep_until(deadline), if !tool.keeps_time() => return Err(Error::Timeout(timeout)),
         }
     }
 }

@@ -27,6 +27,8 @@ enum Does {
     Fail,
     Hang,
     Wait(Duration),
+    /// As `Wait`, and it keeps its own time.
+    Patient(Duration),
     Report,
     Panic,
 }
@@ -62,6 +64,10 @@ impl Tool<Permit> for Probe {
         &self.definition
     }
 
+    fn keeps_time(&self) -> bool {
+        matches!(self.does, Does::Patient(_))
+    }
+
     fn call(&self, permit: Permit, control: Control) -> BoxFuture<'static, Result<CallResult, tool::Error>> {
         let (definition, does, ran) = (Arc::clone(&self.definition), self.does, Arc::clone(&self.ran));
         let early = Early(Some(Arc::clone(&self.ended_early)));
@@ -73,7 +79,7 @@ impl Tool<Permit> for Probe {
                 Does::Fail => Ok(CallResult { is_error: true, ..CallResult::text("no such file") }),
                 Does::Panic => panic!("a fault inside a tool"),
                 Does::Hang => std::future::pending().await,
-                Does::Wait(time) => {
+                Does::Wait(time) | Does::Patient(time) => {
                     tokio::time::sleep(time).await;
                     Ok(CallResult::text(format!("{} after {time:?}", definition.id.name)))
                 }
@@ -574,6 +580,18 @@ async fn a_silent_call_times_out_and_progress_keeps_one_alive() {
     let done: Vec<f64> =
         events.iter().filter_map(|event| if let Event::ToolProgress { done, .. } = event { Some(*done) } else { None }).collect();
     assert_eq!(done, [1.0, 2.0, 3.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_keeps_its_own_time_may_wait_for_a_person() {
+    let hour = Duration::from_secs(3600);
+    let bench = Bench::new(&[probe("a", "ask", Does::Patient(hour), ""), probe("a", "slow", Does::Wait(hour), "")]);
+    let path = r#"{"path": "x"}"#;
+    let model = Scripted::new().calls_all(&[("ask", path), ("slow", path)]).says("Well.");
+    let (outcome, _) = bench.turn(&model, "go", &[Decision::AllowOnce, Decision::AllowOnce]).await;
+    assert!(answered(&outcome));
+    let results = results(&model, 1);
+    assert!(results[0].contains("ask after 3600s") && results[1].contains("no answer within 30s"), "{results:?}");
 }
 
 #[tokio::test]

@@ -85,6 +85,9 @@ call-stopped = stopped
 call-unknown = unknown
 call-unknown-why = It was sent, but no answer was recorded before the app stopped. It is not sent again.
 call-result-cut = The rest is left out here; Copy takes all of it.
+call-cancel = Cancel
+call-cancelling = cancelling
+call-elapsed = { $seconds } s
 call-copy = Copy
 
 welcome-title = Welcome to Handrail
@@ -127,11 +130,11 @@ servers-title = Servers
 servers-about = MCP servers give the model tools. No call runs that you did not allow.
 servers-config-error = The server configuration is not used; the file is left as it is
 servers-error = That did not work
-servers-empty = No servers yet. Paste the configuration of one below; the text that most servers show in their instructions works as it is.
+servers-bad-link = The link cannot be used: { $reason }
+servers-empty = No servers yet. “Add servers” takes the text that most servers show in their instructions, and more.
 servers-add-title = Add servers
 servers-paste = Paste the mcpServers JSON of one or more servers.
 servers-paste-example = { "{" } "mcpServers": { "{" } "time": { "{" } "command": "uvx", "args": ["mcp-server-time"] { "}" } { "}" } { "}" }
-servers-add = Add
 servers-start = Start
 servers-stop = Stop
 servers-remove = Remove
@@ -145,10 +148,11 @@ server-starting = starting
 server-connected = connected
 server-reconnecting = reconnecting, attempt { $attempt }
 server-failed = failed
+server-needs-consent = waits for your consent
+server-needs-sign-in = needs sign-in
+server-slow = slow
 server-exit-code = Exit code { $code }
 server-stderr = Last lines it wrote
-server-pid = Process { $pid }
-server-protocol = Protocol { $version }
 server-no-tools = It offers no tools, or is not connected.
 tool-read-only = says it only reads
 
@@ -209,3 +213,228 @@ fault-why = Nothing was changed. The reason:
 fault-folder = Data folder
 fault-folder-about = Mend what the reason names and start Handrail again, or start it with --data-dir and another folder.
 fault-quit = Quit
+
+servers-back = All servers
+shared-title = For all servers
+shared-folders = Folders you grant
+shared-folders-about = Servers that ask are told these folders (roots). A server that is not told still runs with your rights.
+shared-add = Add
+shared-sampling = Servers may ask your model to write
+shared-sampling-about = Off unless you switch it on. You are asked each time before the model reads anything.
+log-level = Least level
+log-level-server = as the server likes
+servers-open-file = Open the file
+servers-restore = Restore the backup
+servers-tokens = about { $count } tokens
+servers-running = { $count ->
+    [one] 1 call runs
+   *[other] { $count } calls run
+}
+servers-review = Look and decide
+servers-sign-in = Sign in
+servers-sign-in-again = Open the sign-in page again
+servers-sign-out = Sign out
+servers-restart = Restart
+servers-wait = Wait longer
+servers-start-now = Try now
+server-next-try = { $state } · next try in { $seconds } s
+server-consent-why = It is started only after you saw and agreed to what is run.
+server-signing-in = The browser waits for you to sign in
+tool-off = off
+tool-gone = not offered any more
+tool-cost = { $count } tokens
+tools-total = { $on } of { $count } tools on · about { $tokens } tokens in the context
+tools-about = A tool that is off is shown to no model. That a tool only reads is the server's own word.
+
+detail-tools = Tools
+detail-log = Log
+detail-traffic = Traffic
+detail-edit = Edit
+detail-about = About
+detail-search = Search
+log-lines = { $count ->
+    [one] 1 line
+   *[other] { $count } lines
+}
+log-copy = Copy lines
+log-empty = Nothing written yet
+level-error = error
+level-warning = warning
+level-info = info
+level-debug = debug
+traffic-count = { $count ->
+    [one] 1 message
+   *[other] { $count } messages
+}
+traffic-empty = Nothing passed yet
+traffic-received = received
+traffic-sent = sent
+about-none = none
+about-process = Process
+about-era = Era of the protocol
+about-era-legacy = with handshake (up to 2025-11-25)
+about-era-modern = stateless (2026-07-28)
+about-protocol = Protocol revision
+about-offers = Offers
+about-tools = tools
+about-prompts = prompts
+about-resources = resources
+about-completions = completions
+about-logging = log messages
+about-tasks = tasks
+about-sign-in = Sign-in
+about-sign-in-not-needed = not needed
+about-signed-in = signed in at { $issuer }
+about-skipped = Skipped lines that were no message
+about-calls = Calls that run now
+about-cancel = Cancel
+about-since = since { $time }
+about-description = Description
+about-instructions = The server's own instructions
+
+edit-form = Form
+edit-json = JSON
+edit-save = Save
+edit-saved = saved
+edit-changed = changed, not saved
+edit-revert = Revert
+edit-no-form = The form cannot show this entry: an argument is empty, no text, or has several lines. Edit it as JSON.
+edit-at = Line { $line }, column { $column }: { $reason }
+edit-about = A changed command or address asks for your agreement again.
+edit-type = Kind
+edit-stdio = Program on this machine (stdio)
+edit-http = Address (Streamable HTTP)
+edit-sse = Address (older HTTP+SSE)
+edit-args = Arguments, one per line
+edit-env = Environment
+edit-headers = Headers
+edit-timeout = Call timeout in seconds
+edit-startup = Start timeout in seconds
+edit-era-auto = found out by itself
+edit-active = Starts with Handrail
+edit-name = Name
+edit-value = Value
+edit-more = Add a row
+edit-show = Show values
+edit-hide = Cover values
+
+add-paste = Paste
+add-look = Look at it
+
+consent-title = { $count ->
+    [one] Add this server?
+   *[other] Add these { $count } servers?
+}
+consent-title-known = Start this server?
+consent-about = A server is a program that runs with your rights, or an address that is sent what the model asks. Agree only to what you know.
+consent-command = Command
+consent-args = Arguments
+consent-env = Environment
+consent-folder = Folder
+consent-url = Address
+consent-headers = Headers
+consent-start = Agree and start
+consent-add-start = Add and start
+consent-add = Add without starting
+consent-cancel = Cancel
+consent-variable = { $name } decides which code runs. It is set to “{ $value }”.
+consent-shell = { $command } runs this text as a program: { $script }
+consent-privileges = { $command } asks for more rights than yours.
+consent-unpinned = “{ $package }” names no version: another program may be downloaded and run next time.
+consent-plain-http = The connection to { $host } is not encrypted: others can read and change what is sent.
+origin-file = From the configuration file
+origin-pasted = Pasted by you
+origin-imported = Taken over from { $program }
+origin-gallery = From the gallery
+origin-bundle = From the bundle { $name }
+origin-link = From a link on a web page or in another program
+
+question-form = { $server } asks you something
+question-url = { $server } wants you to open a page
+question-sampling = { $server } wants your model to write something
+question-tool = In a call of { $tool }
+question-sampling-about = Your model would read the following and answer with at most { $tokens } tokens. The server gets the answer.
+question-system = Instructions
+question-prompt = Text
+question-send = Send
+question-open = Open in the browser
+question-allow = Allow
+question-decline = Decline
+question-cancel = Do not answer
+question-keys = Enter sends · Esc declines
+question-more = { $count ->
+    [one] 1 more question waits
+   *[other] { $count } more questions wait
+}
+question-required = required
+question-choose = Choose…
+question-yes = Yes
+question-no = No
+question-hint-email = name@example.com
+question-host = It goes to { $host }
+question-host-odd = This address is made to look like another one. Look closely.
+question-host-plain = The connection is not encrypted.
+question-no-page = This is no web page. Handrail does not open it.
+fault-missing = This must be filled in
+fault-short = At least { $count } characters
+fault-long = At most { $count } characters
+fault-number = This must be a number
+fault-integer = This must be a whole number
+fault-small = At least { $number }
+fault-large = At most { $number }
+fault-email = This must be an e-mail address
+fault-uri = This must be an address, such as https://example.com
+fault-date = This must be a date, such as 2026-01-31
+fault-date-time = This must be a date and time, such as 2026-01-31T12:00:00Z
+fault-few = Choose at least { $count }
+fault-many = Choose at most { $count }
+
+tray-idle = No server runs
+tray-well = All is well
+tray-busy = A server is on its way
+tray-needs = { $count ->
+    [one] 1 thing waits for you
+   *[other] { $count } things wait for you
+}
+tray-failed = A server failed
+tray-connected = { $connected } of { $count } connected
+tray-show = Show Handrail
+
+prompt-assistant = Assistant:
+prompt-take = Put into the message
+prompt-asking = Asking the server
+prompt-none = No connected server has a prompt of this name. The message is sent as it is.
+resource-title = Attach a resource of a server
+resource-attach = Attach
+resource-reading = Reading { $uri }
+resource-no-text = This resource holds no text, so it cannot be attached.
+resource-more = Only { $count } are shown. Search to find others.
+
+consent-replaces = It replaces the server of this name, which is now: { $old }
+consent-secret = It is given the secret “{ $name }” from the keyring.
+consent-environment = It is given the variable { $name } of Handrail's own environment, which may be a key.
+add-gallery = Gallery
+add-import = From other programs
+add-bundle = Bundle file
+typed-secret = kept in the keyring
+typed-folder = Path of a folder
+typed-choose = Choose…
+import-about = Servers that other programs on this machine are set up with. Their files are only read.
+import-looking = Looking for other programs
+import-nothing = No other program with MCP servers was found.
+import-there = here as { $server }
+import-becomes = becomes { $name }
+import-needs = Must be given again: { $secrets }
+gallery-about = Well-known servers. None is started before you saw what it runs.
+gallery-needs = Needs: { $programs }
+gallery-asks = Asks for: { $fields }
+gallery-check = Check
+gallery-checking = Looking for what it needs
+gallery-found = { $program }: { $path }
+gallery-more = About it
+gallery-add = Add
+gallery-take = Continue
+bundle-about = A bundle (.mcpb) is a server in one file. It is looked into first; nothing is unpacked or run before you agree.
+bundle-choose = Choose a bundle…
+bundle-open = Open
+bundle-by = Version { $version } · by { $author }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use iced::advanced::layout::{Limits, Node};
 use iced::advanced::widget::Tree;
 use iced::advanced::widget::operation::scrollable::{AbsoluteOffset, RelativeOffset, Scrollable};
+use iced::widget::Id;
 use iced::{Element, Point, Rectangle, Renderer, Size};
 
 /// What the reader holds on to.
@@ -46,6 +47,9 @@ pub(super) struct State {
     dirty: bool,
     reported: Option<bool>,
     reported_shown: Vec<u64>,
+    /// The list that this belongs to; another one in its place begins anew.
+    owner: Option<Id>,
+    from_start: bool,
 }
 
 /// One item that was laid out.
@@ -86,6 +90,21 @@ impl<Message> Measure<'_, '_, Message> {
 type LaidOut<'a, Message> = (Vec<(Element<'a, Message>, Tree)>, Vec<Node>);
 
 impl State {
+    /// A list begins where it wants to; whether this is another list than before.
+    pub(super) fn belongs_to(&mut self, owner: Option<&Id>, from_start: bool) -> bool {
+        if self.owner.as_ref() == owner && self.from_start == from_start {
+            return false;
+        }
+        *self = Self { owner: owner.cloned(), from_start, ..Self::default() };
+        self.anchor = self.home();
+        true
+    }
+
+    /// Where a reader is who never scrolled.
+    fn home(&self) -> Anchor {
+        if self.from_start { Anchor::Pixels(0.0) } else { Anchor::End }
+    }
+
     /// Scrolls by pixels, down when positive. Says whether there was anything to scroll.
     pub(super) fn scroll(&mut self, pixels: f32) -> bool {
         let Some((key, offset)) = self.top else { return false };
@@ -197,7 +216,7 @@ impl State {
     fn settle<Message>(&mut self, measure: &mut Measure<'_, '_, Message>, geometry: &Geometry) -> Option<(usize, f32)> {
         let count = measure.keys.len();
         if count == 0 {
-            self.anchor = Anchor::End;
+            self.anchor = self.home();
             return None;
         }
         match self.anchor {
@@ -215,8 +234,11 @@ impl State {
                 return Some((index, -offset));
             }
         }
-        self.anchor = Anchor::End;
-        Some(self.rest_on_end(measure, geometry))
+        let (index, y) = self.rest_on_end(measure, geometry);
+        // Where all of it fits nobody scrolled to the end.
+        let fits = index == 0 && y >= geometry.padding;
+        self.anchor = if fits { self.home() } else { Anchor::End };
+        Some((index, y))
     }
 
     /// Moves an anchor to the item that really is at the top.

@@ -22,6 +22,8 @@ use crate::piece;
 pub struct Attached {
     pub id: u64,
     name: String,
+    /// The address of a resource that was read into the file.
+    address: Option<String>,
     state: State,
 }
 
@@ -47,13 +49,19 @@ pub fn read(engine: &Engine, id: u64, path: &Path) -> (Attached, Task<Message>) 
     });
     let (task, handle) = Task::stream(stream).abortable();
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-    (Attached { id, name, state: State::Reading(None, handle.abort_on_drop()) }, task)
+    (Attached { id, name, address: None, state: State::Reading(None, handle.abort_on_drop()) }, task)
 }
 
 impl Attached {
     /// A file that was read before.
     pub fn again(id: u64, attachment: Attachment) -> Self {
-        Self { id, name: attachment.name.clone(), state: State::Ready(attachment) }
+        Self { id, name: attachment.name.clone(), address: None, state: State::Ready(attachment) }
+    }
+
+    /// The same under the address of the resource that it holds.
+    #[must_use]
+    pub fn named(self, address: String) -> Self {
+        Self { name: address.clone(), address: Some(address), ..self }
     }
 
     pub fn is_reading(&self) -> bool {
@@ -68,7 +76,10 @@ impl Attached {
 
     pub fn finished(&mut self, result: Result<Attachment, rag::Error>) {
         self.state = match result {
-            Ok(attachment) => State::Ready(attachment),
+            Ok(attachment) => {
+                let name = self.address.clone().unwrap_or_else(|| attachment.name.clone());
+                State::Ready(Attachment { name, ..attachment })
+            }
             Err(error) => State::Failed(error.to_string()),
         };
     }
@@ -90,7 +101,12 @@ impl Attached {
         };
         let close = button(icon(Icon::Close).size(12.0)).padding(2).style(style::quiet).on_press(self.id);
         let words = piece::small(words, roles).color(color);
-        let chip = row![icon(picture).size(14.0).color(color), piece::label(self.name.as_str()), words, close];
+        let chip = row![
+            icon(picture).size(14.0).color(color),
+            piece::label(super::argument::visible(&self.name)).wrapping(iced::widget::text::Wrapping::WordOrGlyph),
+            words,
+            close
+        ];
         container(chip.spacing(space::S).align_y(Center)).padding([space::XS, space::S]).max_width(640.0).style(style::raised).into()
     }
 }

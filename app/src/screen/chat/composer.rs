@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use handrail_engine::conversation::Attachment;
 use handrail_engine::provider::ToolChoice;
+use handrail_engine::tool::ServerId;
 use handrail_engine::{rag, turn};
 use iced::keyboard::{Key, key::Named};
 use iced::widget::{Id, button, column, container, pick_list, row, space, text_editor};
@@ -12,6 +13,8 @@ use iced::{Center, Element, Fill, Pixels, Task};
 use super::super::path_field::{self, PathField};
 use super::super::{Env, Look};
 use super::attachment::{self, Attached};
+use super::resource::{self, Resources};
+use super::slash::{self, Slash};
 use crate::appearance::{SANS, size, space as gap, style};
 use crate::desktop;
 use crate::icon::{Icon, icon};
@@ -29,6 +32,8 @@ pub struct Composer {
     /// Whether an input method is composing: then Enter belongs to it.
     composing: bool,
     path: PathField,
+    slash: Slash,
+    resources: Resources,
     next: u64,
 }
 
@@ -40,6 +45,8 @@ impl Default for Composer {
             choice: Choice::default(),
             composing: false,
             path: PathField::new("composer-path"),
+            slash: Slash::default(),
+            resources: Resources::default(),
             next: 0,
         }
     }
@@ -106,6 +113,8 @@ pub enum Message {
     /// Attaches by a path that is written.
     AttachPath,
     Path(path_field::Message),
+    Slash(slash::Message),
+    Resource(resource::Message),
     Chosen(Vec<PathBuf>),
     Attaching(u64, rag::Progress),
     Attached(u64, Result<Attachment, rag::Error>),
@@ -127,7 +136,9 @@ impl Composer {
     /// Takes a message in.
     pub fn update(&mut self, message: Message, env: &Env<'_>) -> Action {
         match message {
-            Message::Edited(action) => self.edited(action),
+            Message::Edited(action) => self.edited(action, env),
+            Message::Slash(message) => self.slashed(message, env),
+            Message::Resource(message) => self.resourced(message, env),
             Message::Submit => self.submitted(),
             Message::Stop => Action::Stop,
             Message::Attach if !desktop::has_file_dialog() => Action::Run(self.path.show(true)),
@@ -157,6 +168,42 @@ impl Composer {
         self.choice = Choice::of(&input.options.tool_choice);
     }
 
+    /// Closes what is open over the field; whether something was.
+    pub fn leaves(&mut self) -> bool {
+        self.slash.leaves() || self.resources.leaves()
+    }
+
+    /// A server's prompts are not what they were.
+    pub fn forget_prompts(&mut self, server: &ServerId) {
+        self.slash.forget(server);
+    }
+
+    fn slashed(&mut self, message: slash::Message, env: &Env<'_>) -> Action {
+        match self.slash.update(message, env) {
+            slash::Action::None => Action::None,
+            slash::Action::Run(task) => Action::Run(task.map(Message::Slash)),
+            slash::Action::Write(text) => {
+                self.content = text_editor::Content::with_text(&text);
+                self.content.perform(text_editor::Action::Move(text_editor::Motion::DocumentEnd));
+                Action::Run(iced::widget::operation::focus(EDITOR))
+            }
+            slash::Action::Back => Action::Run(iced::widget::operation::focus(EDITOR)),
+        }
+    }
+
+    fn resourced(&mut self, message: resource::Message, env: &Env<'_>) -> Action {
+        match self.resources.update(message, env) {
+            resource::Action::None => Action::None,
+            resource::Action::Run(task) => Action::Run(task.map(Message::Resource)),
+            resource::Action::Attach(path, address) => {
+                self.next += 1;
+                let (attached, task) = attachment::read(env.engine, self.next, &path);
+                self.attachments.push(attached.named(address));
+                Action::Run(Task::batch([task, iced::widget::operation::focus(EDITOR)]))
+            }
+        }
+    }
+
     fn path_changed(&mut self, message: path_field::Message, env: &Env<'_>) -> Action {
         let closed = message == path_field::Message::Close;
         match self.path.update(message) {
@@ -169,9 +216,10 @@ impl Composer {
         }
     }
 
-    fn edited(&mut self, action: text_editor::Action) -> Action {
+    fn edited(&mut self, action: text_editor::Action, env: &Env<'_>) -> Action {
+        let edits = action.is_edit();
         self.content.perform(action);
-        Action::None
+        if edits { Action::Run(self.slash.written(&self.content.text(), env).map(Message::Slash)) } else { Action::None }
     }
 
     fn submitted(&mut self) -> Action {
@@ -239,7 +287,7 @@ impl Composer {
             .id(EDITOR)
             .placeholder(placeholder)
             .on_action(Message::Edited)
-            .key_binding(binding)
+            .key_binding(binding_for(self.slash.chooses()))
             .font(SANS)
             .size(size::BODY.0)
             .line_height(Pixels(size::BODY.1))
@@ -258,7 +306,12 @@ impl Composer {
             || Element::from(space()),
             |field| container(field.map(Message::Path)).padding(iced::Padding::ZERO.bottom(gap::S)).into(),
         );
-        let parts = column![chips, path, editor, self.tools(look, running)];
+        let above = |panel: Option<Element<'a, Message>>| {
+            panel.map_or_else(|| Element::from(space()), |panel| container(panel).padding(iced::Padding::ZERO.bottom(gap::S)).into())
+        };
+        let slash = above(self.slash.view(look).map(|panel| panel.map(Message::Slash)));
+        let resources = above(self.resources.view(look).map(|panel| panel.map(Message::Resource)));
+        let parts = column![chips, path, resources, slash, editor, self.tools(look, running)];
         container(parts).padding(gap::M).width(Fill).style(style::field(hovered)).into()
     }
 
@@ -279,11 +332,30 @@ impl Composer {
             button(send).padding([gap::S - 1.0, gap::M]).style(style::primary).on_press_maybe(self.can_send().then_some(Message::Submit))
         };
         let mut line = row![attach].spacing(gap::S).align_y(Center);
+        if resource::offered(look) {
+            let open = Some(Message::Resource(resource::Message::Toggle));
+            line = line.push(piece::icon_button(Icon::Library, look.t("resource-title"), open));
+        }
         let tools: usize = look.facts.servers.iter().map(|server| server.tools.len()).sum();
         if tools > 0 {
             line = line.push(icon(Icon::Tools).size(14.0).color(look.roles.muted)).push(menu);
         }
         column![line.push(space().width(Fill)).push(model).push(act)].into()
+    }
+}
+
+/// While prompts are listed, the keys choose among them.
+fn binding_for(chooses: bool) -> impl Fn(text_editor::KeyPress) -> Option<text_editor::Binding<Message>> {
+    move |press| {
+        let focused = matches!(press.status, text_editor::Status::Focused { .. });
+        let message = match &press.key {
+            Key::Named(Named::ArrowUp) => slash::Message::Move(false),
+            Key::Named(Named::ArrowDown) => slash::Message::Move(true),
+            Key::Named(Named::Enter | Named::Tab) if !press.modifiers.shift() => slash::Message::Choose,
+            Key::Named(Named::Escape) => slash::Message::Close,
+            _ => return binding(press),
+        };
+        if focused && chooses { Some(text_editor::Binding::Custom(Message::Slash(message))) } else { binding(press) }
     }
 }
 
@@ -303,6 +375,10 @@ fn binding(press: text_editor::KeyPress) -> Option<text_editor::Binding<Message>
 
 #[cfg(test)]
 impl Composer {
+    pub fn slash(&mut self) -> &mut Slash {
+        &mut self.slash
+    }
+
     pub fn typed(&mut self, text: &str) {
         self.content = text_editor::Content::with_text(text);
     }

@@ -6,7 +6,7 @@ use handrail_widgets::virtual_list;
 use iced::widget::{Stack, column, container, row, space, text};
 use iced::{Center, Element, Fill};
 
-use super::super::Look;
+use super::super::{Look, question};
 use super::transcript::Transcript;
 use super::{Chat, LIST, Message, inspector};
 use crate::appearance::{space as gap, style, width};
@@ -15,7 +15,7 @@ use crate::piece;
 
 impl Chat {
     /// Draws the screen. `hovered` says that a file hovers over the window.
-    pub fn view<'a>(&'a self, look: Look<'a>, hovered: bool) -> Element<'a, Message> {
+    pub fn view<'a>(&'a self, look: Look<'a>, hovered: bool, questions: Option<Element<'a, question::Message>>) -> Element<'a, Message> {
         let transcript = match self.talk() {
             Some(talk) if !talk.entries.is_empty() => self.transcript(talk, look),
             _ => self.empty(look),
@@ -23,7 +23,8 @@ impl Chat {
         let composer = self.composer.view(look, self.is_running(), hovered).map(Message::Composer);
         // Each part keeps its place, shown or not: a part that moved would lose its state, such as focus and scroll.
         let notices = column![].extend(self.notices(look)).spacing(gap::S);
-        let below = column![notices, composer].spacing(gap::S).max_width(width::READING);
+        let questions = questions.map_or_else(|| Element::from(space()), |questions| questions.map(Message::Question));
+        let below = column![notices, questions, composer].spacing(gap::S).max_width(width::READING);
         let below = container(below).center_x(Fill).padding([gap::M, gap::XL]);
         let page = column![self.head(look), transcript, below].width(Fill).height(Fill);
         let panel = self.inspected().map(|passages| inspector::view(passages, look));

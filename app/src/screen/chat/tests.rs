@@ -65,11 +65,11 @@ impl Stage {
 
     fn look<T>(&self, work: impl FnOnce(&Chat, Look<'_>) -> T) -> T {
         let today = jiff::civil::date(2026, 1, 1);
-        work(&self.chat, Look { locale: &self.locale, roles: &LIGHT, facts: &self.facts, today, narrow: false })
+        work(&self.chat, Look { locale: &self.locale, roles: &LIGHT, facts: &self.facts, today, now: self.start, narrow: false })
     }
 
     fn sees(&self, words: &str) -> bool {
-        self.look(|chat, look| simulator(chat.view(look, false)).find(words).is_ok())
+        self.look(|chat, look| simulator(chat.view(look, false, None)).find(words).is_ok())
     }
 }
 
@@ -192,7 +192,7 @@ fn a_thousand_messages_are_parsed_off_the_screen_and_build_a_frame_quickly() {
     assert!(start.elapsed() < Duration::from_millis(16), "{:?}", start.elapsed());
     assert_eq!(stage.chat.talk().unwrap().entries.len(), 1000);
     let start = Instant::now();
-    stage.look(|chat, look| drop(simulator(chat.view(look, false))));
+    stage.look(|chat, look| drop(simulator(chat.view(look, false, None))));
     // A first build that laid out everything would take seconds.
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
 }
@@ -309,7 +309,7 @@ fn a_path_that_is_written_attaches_its_file() {
     let _ = stage.send(Message::Composer(composer::Message::AttachPath), Duration::ZERO);
     let path = |message| Message::Composer(composer::Message::Path(message));
     stage.look(|chat, look| {
-        let mut ui = simulator(chat.view(look, false));
+        let mut ui = simulator(chat.view(look, false, None));
         assert!(ui.find("Attach").is_ok() && ui.find("This system offers no file dialog").is_err());
     });
     let _ = stage.send(path(path_field::Message::Typed("/tmp/a.pdf".to_owned())), Duration::ZERO);
@@ -332,4 +332,49 @@ fn only_an_answer_with_text_is_an_answer() {
     assert!(stage.chat.verdict(&ended(Ended::Stopped)).is_err());
     let broken = Error::Provider(handrail_engine::provider::Error::Broken("gone".to_owned()));
     assert!(stage.chat.verdict(&Err(broken)).is_err());
+}
+
+fn prompt(name: &str, argument: Option<&str>) -> handrail_engine::mcp::offer::Prompt {
+    use handrail_engine::mcp::offer::{Argument, Prompt};
+    let argument = argument.map(|name| Argument { name: name.to_owned(), title: None, description: None, required: true });
+    let about = Some(format!("About {name}"));
+    Prompt { name: name.to_owned(), title: None, description: about, arguments: argument.into_iter().collect() }
+}
+
+#[test]
+fn a_slash_lists_prompts_asks_for_arguments_and_shows_the_text_before_it_is_sent() {
+    use handrail_engine::mcp::offer::PromptMessage;
+    use handrail_engine::tool::Content;
+    let mut stage = Stage::new();
+    stage.chat.composer.slash().listed_for_test("everything", vec![prompt("review", Some("language")), prompt("hello", None)]);
+    let slash = |message| Message::Composer(composer::Message::Slash(message));
+    let type_in = |stage: &mut Stage, text: &str| {
+        stage.chat.composer.typed("");
+        for c in text.chars() {
+            let edit = iced::widget::text_editor::Action::Edit(iced::widget::text_editor::Edit::Insert(c));
+            let _ = stage.send(Message::Composer(composer::Message::Edited(edit)), Duration::ZERO);
+        }
+    };
+    type_in(&mut stage, "/");
+    assert!(stage.sees("/hello") && stage.sees("/review") && stage.sees("everything"));
+    type_in(&mut stage, "/rev");
+    assert!(stage.sees("/review") && !stage.sees("/hello"));
+    // Its argument is asked for, and must be given.
+    let _ = stage.send(slash(slash::Message::Choose), Duration::ZERO);
+    assert!(stage.sees("language") && stage.sees("required"));
+    let submit = || slash(slash::Message::Blanks(blanks::Message::Submit));
+    assert!(matches!(stage.send(submit(), Duration::ZERO), Action::None));
+    assert!(stage.sees("This must be filled in"));
+    let _ = stage.send(slash(slash::Message::Blanks(blanks::Message::Typed(0, "Rust".to_owned()))), Duration::ZERO);
+    assert!(matches!(stage.send(submit(), Duration::ZERO), Action::Run(_)));
+    let said = PromptMessage { assistant: false, content: Content::Text { text: "Review this Rust code.".to_owned() } };
+    let _ = stage.send(slash(slash::Message::Filled(1, Ok(vec![said]))), Duration::ZERO);
+    assert_eq!(stage.chat.composer.written().trim_end(), "Review this Rust code.");
+    assert!(!stage.chat.is_running() && !stage.sees("/review"));
+    // What is no command is a message.
+    type_in(&mut stage, "/etc/hosts is");
+    assert!(!stage.sees("/review"));
+    // Escape closes the list.
+    type_in(&mut stage, "/h");
+    assert!(stage.sees("/hello") && stage.chat.leaves() && !stage.sees("/hello"));
 }

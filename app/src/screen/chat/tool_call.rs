@@ -19,6 +19,9 @@ use crate::piece;
 /// all. What a person is asked to allow is never cut.
 const SHOWN: usize = 6000;
 
+/// Most characters of a progress message.
+const SAID: usize = 400;
+
 /// One call on the screen.
 #[derive(Clone, Debug)]
 pub struct Card {
@@ -31,6 +34,10 @@ pub struct Card {
     /// Since when the question is on screen.
     pub shown_at: Option<Instant>,
     progress: Option<(f64, Option<f64>, Option<String>)>,
+    /// Since when the call runs.
+    since: Option<Instant>,
+    /// The person cancelled it; the server has not said so yet.
+    pub cancelled: bool,
     shows_raw: bool,
     shows_result: bool,
     shows_always: bool,
@@ -75,6 +82,8 @@ impl Card {
             waiting: None,
             shown_at: None,
             progress: None,
+            since: None,
+            cancelled: false,
             shows_raw: false,
             shows_result: false,
             shows_always: false,
@@ -99,10 +108,18 @@ impl Card {
 
     /// A running call said how far it is.
     pub fn progressed(&mut self, done: f64, total: Option<f64>, message: Option<String>) {
-        self.progress = Some((done, total, message));
+        let (before, known, said) = self.progress.take().unwrap_or((0.0, None, None));
+        // What is late or out of order must not move the bar back.
+        let done = if done.is_finite() { done.max(before) } else { before };
+        let newer = done >= before;
+        let total = total.filter(|total| total.is_finite() && *total > 0.0).or(known);
+        self.progress = Some((done, total, message.filter(|_| newer).or(said)));
     }
 
     fn settle(&mut self) {
+        if matches!(self.record.state, CallState::Approved { .. } | CallState::Sent { .. }) {
+            self.since = self.since.or_else(|| Some(Instant::now()));
+        }
         if !matches!(self.record.state, CallState::Proposed) {
             self.waiting = None;
             self.arguments.iter_mut().for_each(|argument| argument.cut(SHOWN));
@@ -195,14 +212,14 @@ impl Card {
         let with_key =
             |words: String, key: &'static str| row![piece::label(words), piece::small(key, look.roles)].spacing(gap::S).align_y(Center);
         let press = |content: Row<'a, Message>, decision: Decision| {
-            button(content).padding([gap::S - 1.0, gap::M]).style(style::secondary).on_press(Message::Decide(decision))
+            piece::pressed(button(content).padding([gap::S - 1.0, gap::M]).style(style::secondary), Some(Message::Decide(decision)))
         };
         let always = row![piece::label(look.t("call-always")), icon(Icon::Down).size(12.0)].spacing(gap::XS).align_y(Center);
         row![
             press(with_key(look.t("call-deny"), "D"), Decision::Deny),
             press(with_key(look.t("call-allow-once"), "A"), Decision::AllowOnce),
             press(row![piece::label(look.t("call-allow-conversation"))], Decision::AllowInConversation),
-            button(always).padding([gap::S - 1.0, gap::M]).style(style::secondary).on_press(Message::Always),
+            piece::pressed(button(always).padding([gap::S - 1.0, gap::M]).style(style::secondary), Some(Message::Always)),
         ]
         .spacing(gap::S)
         .wrap()
@@ -235,26 +252,33 @@ impl Card {
     }
 
     fn running<'a>(&'a self, by: &'a str, look: Look<'a>) -> Element<'a, Message> {
+        let roles = look.roles;
         let words = match &self.progress {
+            _ if self.cancelled => look.t("call-cancelling"),
             Some((done, Some(total), _)) => look.locale.tv("call-progress-of", [("done", (*done).into()), ("total", (*total).into())]),
             Some((done, None, _)) => look.locale.tv("call-progress", [("done", (*done).into())]),
             None => look.t("call-running"),
         };
+        let elapsed = self.since.map(|since| look.now.saturating_duration_since(since).as_secs()).unwrap_or_default();
+        let elapsed = look.locale.tv("call-elapsed", [("seconds", elapsed.into())]);
         let head = row![
-            icon(Icon::Working).color(look.roles.info),
+            icon(Icon::Working).color(roles.info),
             self.name(),
             space().width(Fill),
-            piece::label(words).color(look.roles.info),
-            piece::secondary(look.t("composer-stop"), Some(Message::Stop)),
+            piece::label(words).color(roles.info),
+            piece::small(elapsed, roles),
+            piece::secondary(look.t("call-cancel"), (!self.cancelled).then_some(Message::Stop)),
         ];
-        let mut parts = column![head.spacing(gap::S).align_y(Center)].spacing(gap::S);
-        if let Some((done, Some(total), _)) = &self.progress {
-            parts = parts.push(piece::progress((done / total.max(f64::MIN_POSITIVE)) as f32));
-        }
+        let bar = match &self.progress {
+            Some((done, Some(total), _)) => piece::progress((done / total.max(f64::MIN_POSITIVE)) as f32),
+            _ => piece::pulse(roles),
+        };
+        let mut parts = column![head.spacing(gap::S).align_y(Center), bar].spacing(gap::S);
         if let Some((_, _, Some(message))) = &self.progress {
-            parts = parts.push(piece::small(argument::visible(message), look.roles));
+            let message = argument::visible(argument::start(message, SAID).0);
+            parts = parts.push(piece::small(message, roles).wrapping(iced::widget::text::Wrapping::WordOrGlyph));
         }
-        parts = parts.push(piece::small(look.locale.tv("call-allowed-by", [("by", by.into())]), look.roles));
+        parts = parts.push(piece::small(look.locale.tv("call-allowed-by", [("by", by.into())]), roles));
         container(parts).padding([gap::S, gap::M]).width(Fill).style(style::card).into()
     }
 
@@ -323,7 +347,14 @@ mod tests {
 
     fn with_look<T>(work: impl FnOnce(Look<'_>) -> T) -> T {
         let (locale, facts) = (Locale::new(Language::English), Facts::default());
-        work(Look { locale: &locale, roles: &LIGHT, facts: &facts, today: jiff::civil::date(2026, 1, 1), narrow: false })
+        work(Look {
+            locale: &locale,
+            roles: &LIGHT,
+            facts: &facts,
+            today: jiff::civil::date(2026, 1, 1),
+            now: Instant::now(),
+            narrow: false,
+        })
     }
 
     fn pressed(card: &Card, words: &str) -> Vec<Message> {
@@ -385,6 +416,22 @@ mod tests {
         assert_eq!((shown.text.chars().count(), shown.bytes, shown.is_cut), (SHOWN, long.len(), true));
         assert!(waiting.raw.len() < 3 * SHOWN && waiting.arguments[0].is_cut());
         assert_eq!(waiting.details().matches(&long).count(), 2);
+    }
+
+    #[test]
+    fn progress_never_goes_back_and_a_total_that_was_said_stays() {
+        let mut card = card(CallState::Sent { by: "you".to_owned() });
+        let sees = |card: &Card, words: &str| with_look(|look| simulator(card.view(look)).find(words).is_ok());
+        assert!(sees(&card, "running") && sees(&card, "0 s"));
+        card.progressed(5.0, Some(10.0), Some("five".to_owned()));
+        card.progressed(3.0, None, Some("three".to_owned()));
+        card.progressed(f64::NAN, Some(0.0), None);
+        assert!(sees(&card, "5 of 10"));
+        card.progressed(7.0, Some(10.0), None);
+        assert!(sees(&card, "7 of 10"));
+        assert_eq!(pressed(&card, "Cancel"), [Message::Stop]);
+        card.cancelled = true;
+        assert!(sees(&card, "cancelling") && pressed(&card, "Cancel").is_empty());
     }
 
     #[test]

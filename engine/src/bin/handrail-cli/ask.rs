@@ -12,7 +12,7 @@ use handrail_engine::tool::ServerId;
 use handrail_engine::turn::{Ended, Event, Input, Options};
 use sipper::Sipper as _;
 
-use crate::output::{Failure, Output};
+use crate::output::{Failure, Output, visible};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -189,7 +189,9 @@ pub async fn answer_approvals(gate: Gate, conversation: ConversationId, approve:
 
 fn ask_on_terminal(request: &approval::Request) -> Decision {
     let arguments = serde_json::to_string_pretty(&request.call.arguments).unwrap_or_default();
-    eprintln!("\n◆ {} · {}\n{}\n{arguments}", request.call.tool.server, request.call.tool.name, request.why);
+    // What is decided on is read as it is, whatever a model or a server wrote into it.
+    let asked = format!("\n◆ {} · {}\n{}\n{arguments}", request.call.tool.server, request.call.tool.name, request.why);
+    eprintln!("{}", visible(&asked));
     if !std::io::stdin().is_terminal() {
         eprintln!("denied: there is no terminal to ask on (use --approve allow or --approve deny)");
         return Decision::Deny;

@@ -5,17 +5,21 @@
 
 mod ask;
 mod bench;
+mod configure;
 mod documents;
 mod ledger;
 mod models;
 mod output;
+mod secrets;
 mod servers;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use handrail_engine::engine::Shutdown;
+use handrail_engine::mcp::consent::Policy;
 use handrail_engine::{Config, Engine};
 
 use output::{Failure, Output};
@@ -44,9 +48,12 @@ enum Command {
     /// Lists, fetches, verifies and removes models.
     #[command(subcommand)]
     Models(models::Command),
-    /// Lists and checks MCP servers and calls their tools.
+    /// Lists, checks, adds and removes MCP servers and calls their tools.
     #[command(subcommand)]
     Servers(servers::Command),
+    /// Keeps keys and tokens for `${secret:NAME}` in the server configuration.
+    #[command(subcommand)]
+    Secret(secrets::Command),
     /// Shows the blocks that the parser child reads from a file.
     Parse(documents::Parse),
     /// Searches files.
@@ -68,7 +75,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
-        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn,rmcp=error".into()))
+        .with_ansi(std::io::stderr().is_terminal())
+        // What the client library of MCP reports, the engine says as well.
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn,rmcp=off".into()))
         .init();
     let output = Output::new(arguments.json);
     match run(arguments, &output) {
@@ -92,8 +101,10 @@ fn run(arguments: Arguments, output: &Output) -> Result<(), Failure> {
         Command::Servers(command) => command.config(),
         _ => None,
     };
-    let config = Config { models_dir, mcp_config, start_servers: false, ..Config::new(data_dir) };
+    let config = Config { models_dir, mcp_config, start_servers: false, consent: Policy::Trust, ..Config::new(data_dir) };
     let engine = Engine::start(config)?;
+    // Nobody sits here to fill in what a server asks; servers are told so, and nothing waits for ever.
+    engine.servers().set_attended(false);
     if let Some(error) = engine.settings_error() {
         output.note(&format!("{error}; the defaults are used"));
     }
@@ -141,6 +152,7 @@ async fn command(engine: &Engine, command: Command, output: &Output) -> Result<(
         Command::Ask(arguments) => ask::run(engine, arguments, output).await,
         Command::Models(command) => models::run(engine, command, output).await,
         Command::Servers(command) => servers::run(engine, command, output).await,
+        Command::Secret(command) => secrets::run(engine, command, output),
         Command::Parse(arguments) => documents::parse(arguments, output).await,
         Command::Search(arguments) => documents::search(engine, arguments, output).await,
         Command::Embed => documents::embed(engine, output).await,

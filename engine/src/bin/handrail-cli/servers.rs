@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Subcommand;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use handrail_engine::Engine;
 use handrail_engine::approval::{Gate, GatedTool};
 use handrail_engine::conversation::ConversationId;
-use handrail_engine::mcp::{ServerView, State};
+use handrail_engine::mcp::config::Transport;
+use handrail_engine::mcp::{self, ServerView, SignIn, State};
 use handrail_engine::tool::{Call, CallId, Control, ServerId, canonical_json};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +21,8 @@ use crate::output::{Failure, Output};
 
 /// Longest wait for a server to become usable.
 pub const WAIT: Duration = Duration::from_secs(90);
+/// Most characters of a command or address in a list.
+const HOW: usize = 80;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -50,19 +55,50 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+    /// Signs in to a server: opens the page in the browser, prints its address, and waits for you to come back.
+    SignIn {
+        /// The server.
+        name: String,
+        /// Only prints the address.
+        #[arg(long)]
+        no_browser: bool,
+        /// An MCP configuration to use instead of the one in the data folder.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Forgets a sign-in, and tells who issued it.
+    SignOut {
+        /// The server.
+        name: String,
+        /// An MCP configuration to use instead of the one in the data folder.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    #[command(flatten)]
+    Configure(super::configure::Command),
 }
 
 impl Command {
     pub fn config(&self) -> Option<PathBuf> {
         match self {
-            Self::List { config } | Self::Check { config, .. } | Self::Call { config, .. } => config.clone(),
+            Self::List { config }
+            | Self::Check { config, .. }
+            | Self::Call { config, .. }
+            | Self::SignIn { config, .. }
+            | Self::SignOut { config, .. } => config.clone(),
+            Self::Configure(_) => None,
         }
     }
 }
 
 pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(), Failure> {
-    if let Some(error) = engine.servers().config_error() {
-        return Err(Failure::new(error));
+    let needs_config = !matches!(&command, Command::Configure(command) if !command.needs_config());
+    if let Some(error) = engine.servers().config_error().filter(|_| needs_config) {
+        let back = engine.servers().config_backup().map(|_| "; handrail-cli servers restore puts the last good one back");
+        return Err(Failure::new(format!("{error}{}", back.unwrap_or_default())));
+    }
+    for error in engine.servers().setting_errors() {
+        output.note(&error.to_string());
     }
     if let Some(path) = command.config().filter(|path| !path.is_file()) {
         return Err(Failure::new(format!("{} is not a file", path.display())));
@@ -70,19 +106,48 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
     match command {
         Command::List { .. } => {
             for view in engine.servers().servers() {
-                show(&view, output);
+                show(&view, output, how(&view));
             }
             Ok(())
         }
         Command::Check { name, .. } => check(engine, name, output).await,
         Command::Call { name, tool, arguments, approve, .. } => call(engine, &name, &tool, &arguments, approve, output).await,
+        Command::SignIn { name, no_browser, .. } => sign_in(engine, name, no_browser, output).await,
+        Command::SignOut { name, .. } => {
+            engine.servers().sign_out(&ServerId::new(name.clone())).await?;
+            output.result(&json!({ "server": name, "signed_in": false }), || format!("{name} is signed out"));
+            Ok(())
+        }
+        Command::Configure(command) => super::configure::run(engine, command, output).await,
     }
+}
+
+async fn sign_in(engine: &Engine, name: String, no_browser: bool, output: &Output) -> Result<(), Failure> {
+    let id = ServerId::new(name);
+    let open = |page: &str| {
+        output.note(&format!("to sign in to {id}, agree on this page:\n{page}"));
+        // Where no browser can be opened, the address above is what is left.
+        if !no_browser && let Err(error) = open::that_detached(page) {
+            output.note(&format!("the browser could not be opened: {error}"));
+        }
+    };
+    engine.servers().sign_in(&id, open).await?;
+    let view = engine.servers().ready(&id, WAIT).await?;
+    usable(&view)?;
+    let issuer = match &view.sign_in {
+        SignIn::Done { issuer } => Some(issuer.as_str()),
+        SignIn::NotNeeded | SignIn::Needed | SignIn::Waiting => None,
+    };
+    output.result(&json!({ "server": id, "signed_in": true, "issuer": issuer, "tools": view.tools.len() }), || {
+        format!("signed in to {id} at {}; it has {} tools", issuer.unwrap_or("its authorization server"), view.tools.len())
+    });
+    Ok(())
 }
 
 /// The view of a server that may be called, else its reason as a failure.
 pub fn usable(view: &ServerView) -> Result<(), Failure> {
     match &view.state {
-        State::Connected => Ok(()),
+        State::Connected | State::Slow { .. } => Ok(()),
         State::Failed { reason, exit_code } => {
             let code = exit_code.map(|code| format!(" (exit code {code})")).unwrap_or_default();
             let tail: Vec<&str> = view.stderr.iter().rev().take(20).rev().map(String::as_str).collect();
@@ -105,20 +170,26 @@ async fn check(engine: &Engine, name: Option<String>, output: &Output) -> Result
         engine.servers().start(id)?;
     }
     let mut failures = Vec::new();
-    for id in &ids {
-        // One server that fails says nothing about the next one.
-        let outcome = match engine.servers().ready(id, WAIT).await {
+    // Each is told as it comes: one that is slow says nothing about the others.
+    let waits = ids.into_iter().map(|id| async move {
+        let outcome = engine.servers().ready(&id, WAIT).await;
+        (id, outcome)
+    });
+    let mut waits: FuturesUnordered<_> = waits.collect();
+    while let Some((id, outcome)) = waits.next().await {
+        let outcome = match outcome {
             Ok(view) => {
-                show(&view, output);
+                show(&view, output, found(&view));
                 usable(&view)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(unready(error)),
         };
         if let Err(failure) = outcome {
             output.failure(&failure);
             failures.push(id.to_string());
         }
     }
+    failures.sort();
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(format!("not usable: {}", failures.join(", ")))) }
 }
 
@@ -161,7 +232,7 @@ async fn run_gated(engine: &Engine, tool: &Arc<GatedTool>, arguments: Value, app
     };
     drop(outcome);
     let result = ended?;
-    output.result(&result, || result.to_text());
+    output.foreign(&result, || result.to_text());
     if result.is_error { Err(Failure::new("the tool says that it failed")) } else { Ok(()) }
 }
 
@@ -187,21 +258,61 @@ fn word(state: &State) -> &'static str {
     match state {
         State::Stopped => "stopped",
         State::Starting { .. } => "starting",
+        State::NeedsConsent => "needs consent",
+        State::NeedsSignIn { .. } => "needs sign-in",
+        State::Slow { .. } => "slow",
         State::Connected => "connected",
         State::Reconnecting { .. } => "reconnecting",
         State::Failed { .. } => "failed",
     }
 }
 
-fn show(view: &ServerView, output: &Output) {
-    let reason = match &view.state {
-        State::Failed { reason, .. } | State::Reconnecting { reason, .. } => Some(reason.as_str()),
-        State::Starting { note } => note.as_deref(),
-        State::Stopped | State::Connected => None,
+/// A start that failed; a reason that names the server already is not told with its name again.
+fn unready(error: mcp::Error) -> Failure {
+    match error {
+        mcp::Error::Start { server, reason } => {
+            let reason = reason.strip_prefix(&format!("server '{server}': ")).unwrap_or(&reason);
+            Failure::new(format!("server '{server}' could not be started: {reason}"))
+        }
+        other => other.into(),
+    }
+}
+
+/// How a server is reached, and whether it starts with the window; nothing is started for it.
+fn how(view: &ServerView) -> String {
+    let line = match &view.config.transport {
+        Transport::Stdio { command, args, .. } => std::iter::once(command).chain(args).cloned().collect::<Vec<_>>().join(" "),
+        Transport::Http { url, .. } | Transport::Sse { url, .. } => url.clone(),
     };
+    let line = line.char_indices().nth(HOW).map_or_else(|| line.clone(), |(at, _)| format!("{}…", &line[..at]));
+    let reason = reason(view).map(|reason| format!("  ({reason})")).unwrap_or_default();
+    let state = if view.state == State::Stopped { "not started" } else { word(&view.state) };
+    format!("{:3}  {state:13}  {line}{reason}", if view.config.active { "on" } else { "off" })
+}
+
+/// What a started server is and has.
+fn found(view: &ServerView) -> String {
     let tools: Vec<&str> = view.tools.iter().map(|tool| tool.id.name.as_str()).collect();
-    output.result(
-        &json!({ "server": view.id, "state": word(&view.state), "reason": reason, "protocol": view.protocol, "pid": view.pid, "tools": tools }),
-        || format!("{:20} {:12} {:3} tools  {}  {}", view.id.to_string(), word(&view.state), tools.len(), view.protocol.as_deref().unwrap_or(""), reason.unwrap_or(&tools.join(", "))),
+    let protocol = view.protocol.as_deref().unwrap_or("");
+    let names = tools.join(", ");
+    format!("{:12} {:3} tools  {protocol}  {}", word(&view.state), tools.len(), reason(view).unwrap_or(&names))
+}
+
+fn reason(view: &ServerView) -> Option<&str> {
+    match &view.state {
+        State::Failed { reason, .. } | State::Reconnecting { reason, .. } | State::Slow { reason } | State::NeedsSignIn { reason } => {
+            Some(reason.as_str())
+        }
+        State::Starting { note } => note.as_deref(),
+        State::Stopped | State::NeedsConsent | State::Connected => None,
+    }
+}
+
+/// The view as JSON, or the server's name with `text` behind it.
+fn show(view: &ServerView, output: &Output, text: String) {
+    let tools: Vec<&str> = view.tools.iter().map(|tool| tool.id.name.as_str()).collect();
+    output.foreign(
+        &json!({ "server": view.id, "state": word(&view.state), "reason": reason(view), "active": view.config.active, "protocol": view.protocol, "era": view.era, "pid": view.pid, "tools": tools }),
+        || format!("{:20} {text}", view.id.to_string()),
     );
 }

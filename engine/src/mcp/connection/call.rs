@@ -1,29 +1,45 @@
-//! One call on a live connection: bounded, watched, stopped.
+//! One call of a tool on a live connection.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest, ProgressNotificationParam,
-    RequestId, ServerResult,
-};
-use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
+use rmcp::model::{ErrorCode, ServerResult};
+use rmcp::service::ServiceError;
 use rmcp::{Peer, RoleClient};
 use serde_json::{Map, Value};
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
+use super::super::Era;
 use super::super::process::{Exit, ended_within};
+use super::super::question::Answer;
+use super::super::schema::{Checker, Wrong};
+use super::ask::Asker;
+use super::changes::Changes;
 use super::content::{call_result, raw_result};
 use super::handler::Progress;
-use crate::tool::{self, CallResult, Control, ServerId};
+use super::host::Told;
+use super::list::list;
+use super::offer::Level;
+use super::reason::{MORE_RIGHTS, explain, explain_sign_in, unreachable};
+use super::run::{Break, Run, Want};
+use super::running::Running;
+use super::trace::{TaskSupport, Wire};
+use crate::tool::{self, CallResult, Content, Control, Definition, SchemaHash, ServerId};
 
-/// Progress extends a call's timeout, but never beyond this many timeouts (fixed).
-const MOST_TIMEOUTS: u32 = 10;
-/// How long a stopped call waits for its `notifications/cancelled` to be on the way.
-const CANCEL_SENT: Duration = Duration::from_millis(50);
 /// How long a broken call waits for the exit code that explains it.
 const EXIT_SEEN: Duration = Duration::from_millis(60);
+/// The headers of a request did not match the tool's schema: our list is out of date (2026-07-28).
+const HEADER_MISMATCH: ErrorCode = ErrorCode(-32020);
+/// Pages must be opened before the call can be made (up to 2025-11-25).
+const PAGES_REQUIRED: ErrorCode = ErrorCode(-32042);
+/// Most pages that one call may ask to open (fixed).
+const PAGES: usize = 8;
+/// Output schemas that are kept ready (fixed).
+const CHECKERS: usize = 256;
+/// The only revision whose tools run as tasks in the older way.
+const OLDER_TASKS: &str = "2025-11-25";
 
 /// A live connection, as calls see it.
 #[derive(Debug)]
@@ -34,6 +50,49 @@ pub(super) struct Link {
     pub(super) tools_changed: Arc<Notify>,
     /// How the process ended, for stdio servers.
     pub(super) exit: Option<watch::Receiver<Option<Exit>>>,
+    pub(super) era: Era,
+    pub(super) protocol: Option<String>,
+    pub(super) asker: Arc<Asker>,
+    pub(super) running: Arc<Running>,
+    pub(super) changes: Arc<Changes>,
+    pub(super) wire: Arc<Wire>,
+    pub(super) level: Arc<Level>,
+    pub(super) checkers: Arc<Checkers>,
+}
+
+/// Output schemas, ready to check results.
+#[derive(Debug, Default)]
+pub(super) struct Checkers(Mutex<HashMap<SchemaHash, Arc<Result<Checker, String>>>>);
+
+/// What a check came to.
+enum Unchecked {
+    Unfit(String),
+    /// There is no verdict.
+    Unusable(String),
+}
+
+impl Checkers {
+    fn check(&self, hash: SchemaHash, schema: &Value, value: &Value) -> Result<(), Unchecked> {
+        let checker = self.get(hash, schema);
+        let checker = checker.as_ref().as_ref().map_err(|reason| Unchecked::Unusable(reason.clone()))?;
+        checker.check(value).map_err(|wrong| match wrong {
+            Wrong::Unfit(reason) => Unchecked::Unfit(reason),
+            Wrong::TooMuch => Unchecked::Unusable("checking this result would take too long".to_owned()),
+        })
+    }
+
+    fn get(&self, hash: SchemaHash, schema: &Value) -> Arc<Result<Checker, String>> {
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&hash) {
+            return known.clone();
+        }
+        let made = Arc::new(Checker::new(schema, false));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == CHECKERS {
+            known.clear();
+        }
+        let _ = known.insert(hash, made.clone());
+        made
+    }
 }
 
 /// A call without a result.
@@ -42,112 +101,209 @@ pub(super) struct Failed {
     pub(super) error: tool::Error,
     /// Why the connection itself looks lost, when it does.
     pub(super) lost: Option<String>,
+    pub(super) asks: Option<Box<Asks>>,
+}
+
+/// The server wants somebody to sign in, or to allow more.
+#[derive(Debug)]
+pub(super) struct Asks {
+    /// Its challenge.
+    pub(super) said: String,
+    /// Why nothing goes on before that; none where only this request needs more.
+    pub(super) reason: Option<String>,
 }
 
 impl From<tool::Error> for Failed {
     fn from(error: tool::Error) -> Self {
-        Self { error, lost: None }
+        Self { error, lost: None, asks: None }
     }
+}
+
+/// What was done once already because of an error, and is not done again.
+#[derive(Default)]
+struct Tried {
+    listing: bool,
+    pages: bool,
 }
 
 impl Link {
     /// Runs a call. Dropping the future cancels it at the server, as `control.cancel` does.
     pub(super) async fn call(
         &self,
-        name: &str,
+        tool: &Definition,
         arguments: Map<String, Value>,
         control: &Control,
         timeout: Duration,
     ) -> Result<CallResult, Failed> {
-        let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let started = Instant::now();
-        let sent = tokio::select! {
-            biased;
-            () = control.cancel.cancelled() => return Err(tool::Error::Cancelled.into()),
-            // No option: the waits below know about progress, Stop and the hard end together.
-            sent = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()) => sent,
-            () = sleep_until(started + timeout) => return Err(tool::Error::Timeout(timeout).into()),
-        };
-        let mut handle = match sent {
-            Ok(handle) => handle,
-            Err(error) => return Err(self.broken(&error).await),
-        };
-        let mut unanswered = Unanswered { peer: self.peer.clone(), id: Some(handle.id.clone()) };
-        match self.answer(&mut handle, control, timeout, started).await {
-            Answer::Came(answer) => {
-                unanswered.id = None;
-                match answer {
-                    Ok(result) => self.understand(result),
-                    Err(error) => Err(self.broken(&error).await),
-                }
-            }
-            Answer::Stopped => {
-                unanswered.cancel("stopped by the person").await;
-                Err(tool::Error::Cancelled.into())
-            }
-            Answer::Late => {
-                unanswered.cancel("no answer in time").await;
-                Err(tool::Error::Timeout(timeout).into())
-            }
-        }
-    }
-
-    async fn answer(&self, handle: &mut RequestHandle<RoleClient>, control: &Control, timeout: Duration, started: Instant) -> Answer {
-        let mut route = self.progress.follow(handle.progress_token.clone());
-        let mut watcher = Watcher { to: control.progress.clone(), done: f64::NEG_INFINITY };
-        let end = started + timeout * MOST_TIMEOUTS;
-        let mut quiet_until = (started + timeout).min(end);
+        let mut run = Run::new(self, control, timeout, Some(&tool.id.name));
+        // Where a task is only possible, the plain call is the quicker one.
+        let required = self.wire.task_support(&tool.id.name) == Some(TaskSupport::Required);
+        let mut as_task = self.era == Era::Legacy && required && self.wire.runs_tasks();
+        let mut tried = Tried::default();
         loop {
-            tokio::select! {
-                biased;
-                answer = &mut handle.rx => {
-                    // Progress that came before the answer is still shown.
-                    while let Ok(progress) = route.notifications.try_recv() {
-                        watcher.tell(progress);
-                    }
-                    return Answer::Came(answer.unwrap_or(Err(ServiceError::TransportClosed)));
+            let want = Want::Tool { name: tool.id.name.clone(), arguments: arguments.clone(), as_task };
+            let broken = match run.rounds(&want).await {
+                Ok(result) if !as_task && self.may_need_a_task() && wants_a_task(&result) => {
+                    as_task = true;
+                    continue;
                 }
-                () = control.cancel.cancelled() => return Answer::Stopped,
-                Some(progress) = route.notifications.recv() => {
-                    quiet_until = (Instant::now() + timeout).min(end);
-                    watcher.tell(progress);
-                }
-                () = sleep_until(quiet_until) => return Answer::Late,
+                Ok(result) => match run.finish(result, as_task).await {
+                    Ok(result) => return self.understand(result, tool).await,
+                    Err(broken) => broken,
+                },
+                Err(broken) => broken,
+            };
+            let Break::Service(ServiceError::McpError(error)) = &broken else {
+                return Err(self.failed(broken, timeout).await);
+            };
+            if error.code == HEADER_MISMATCH && !tried.listing {
+                tried.listing = true;
+                self.list_again(tool).await?;
+            } else if error.code == PAGES_REQUIRED && !tried.pages {
+                tried.pages = true;
+                self.open_pages(&mut run, error.data.as_ref(), timeout).await?;
+            } else if error.code == ErrorCode::METHOD_NOT_FOUND && !as_task && self.may_need_a_task() {
+                // Over HTTP nothing tells beforehand that a tool runs only as a task.
+                as_task = true;
+            } else {
+                return Err(self.failed(broken, timeout).await);
             }
         }
     }
 
-    fn understand(&self, result: ServerResult) -> Result<CallResult, Failed> {
-        let message = match result {
-            ServerResult::CallToolResult(result) => return Ok(call_result(result)),
-            ServerResult::InputRequiredResult(_) => "the server asks for input that this version cannot give yet".to_owned(),
-            ServerResult::CreateTaskResult(_) => "the server made a task of the call, which this version cannot follow yet".to_owned(),
+    fn may_need_a_task(&self) -> bool {
+        self.era == Era::Legacy && self.protocol.as_deref() == Some(OLDER_TASKS)
+    }
+
+    /// The list is out of date; where the tool is another by now, the permit does not hold.
+    async fn list_again(&self, tool: &Definition) -> Result<(), Failed> {
+        let listing = list(&self.server, &self.peer).await;
+        self.tools_changed.notify_one();
+        let listing = listing.map_err(|reason| self.protocol_error(format!("its tools had to be listed again: {reason}")))?;
+        if listing.tools.iter().any(|listed| listed.id == tool.id) {
+            return Ok(());
+        }
+        Err(tool::Error::Permit(format!("the server changed the tool {} since it was shown", tool.id)).into())
+    }
+
+    /// Pages must be opened first; the call is made again when the person did so.
+    async fn open_pages(&self, run: &mut Run<'_>, data: Option<&Value>, timeout: Duration) -> Result<(), Failed> {
+        let pages = data.and_then(|data| data.get("elicitations")).and_then(Value::as_array);
+        let pages = pages.filter(|pages| !pages.is_empty() && pages.len() <= PAGES);
+        let Some(pages) = pages else {
+            return Err(self.protocol_error("it wants a page to be opened, but does not say which".to_owned()).into());
+        };
+        let since = Instant::now();
+        for page in pages {
+            let text = |key: &str| page.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let id = text("elicitationId");
+            let told = self.asker.page(text("message"), text("url"), id.clone(), run.asks(), &run.stop).await;
+            if run.stop.is_cancelled() {
+                return Err(tool::Error::Cancelled.into());
+            }
+            if self.asker.over.is_cancelled() {
+                return Err(self.broken(&ServiceError::TransportClosed).await);
+            }
+            match told.map_err(|error| self.protocol_error(format!("it wants a page to be opened: {}", error.message)))? {
+                Told::Happened => {}
+                Told::Answer(Answer::Accept(_)) => {
+                    // Opened is not done. Where the server says when it is, that is waited for; it need not say it.
+                    let done = async { if id.is_empty() { std::future::ready(()).await } else { self.asker.until_happened(&id).await } };
+                    tokio::select! {
+                        () = done => {}
+                        () = tokio::time::sleep(timeout) => {}
+                        () = self.asker.over.cancelled() => return Err(self.broken(&ServiceError::TransportClosed).await),
+                        () = run.stop.cancelled() => return Err(tool::Error::Cancelled.into()),
+                    }
+                }
+                Told::Answer(Answer::Decline | Answer::Cancel) => {
+                    return Err(self.protocol_error("the page that the call needs was not opened".to_owned()).into());
+                }
+            }
+        }
+        run.stood_still(since);
+        Ok(())
+    }
+
+    fn protocol_error(&self, message: String) -> tool::Error {
+        tool::Error::Protocol { server: self.server.clone(), message }
+    }
+
+    async fn understand(&self, result: ServerResult, tool: &Definition) -> Result<CallResult, Failed> {
+        let result = match result {
+            ServerResult::CallToolResult(result) => call_result(result),
             // Servers whose tools only have an effect answer with nothing but the marker of the era.
-            ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => return Ok(CallResult::default()),
+            ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => CallResult::default(),
             other => {
                 let raw = serde_json::to_value(&other).unwrap_or_default();
                 match raw_result(&raw) {
-                    Some(result) => return Ok(result),
-                    None => format!("the answer is no tool result: {}", raw.to_string().chars().take(200).collect::<String>()),
+                    Some(result) => result,
+                    None => {
+                        let start: String = raw.to_string().chars().take(200).collect();
+                        return Err(self.protocol_error(format!("the answer is no tool result: {start}")).into());
+                    }
                 }
             }
         };
-        Err(tool::Error::Protocol { server: self.server.clone(), message }.into())
+        Ok(self.checked(result, tool).await)
+    }
+
+    /// Holds the result against the tool's own output schema. What does not fit still comes, as an error that says why:
+    /// whoever reads it must not take it for what the tool promised.
+    async fn checked(&self, mut result: CallResult, tool: &Definition) -> CallResult {
+        let Some(schema) = tool.output_schema.as_ref().filter(|_| !result.is_error) else { return result };
+        let reason = match &result.structured {
+            None => Err("the tool promises a structured result, but gave none".to_owned()),
+            Some(value) => {
+                let (checkers, hash, schema, value) = (self.checkers.clone(), tool.id.schema, schema.clone(), value.clone());
+                // Some milliseconds at most, but not on a thread that serves others.
+                let checking = tokio::task::spawn_blocking(move || checkers.check(hash, &schema, &value));
+                match checking.await.unwrap_or_else(|error| Err(Unchecked::Unusable(error.to_string()))) {
+                    Ok(()) => Ok(()),
+                    Err(Unchecked::Unfit(reason)) => Err(reason),
+                    Err(Unchecked::Unusable(reason)) => {
+                        let tool = &tool.id.name;
+                        tracing::warn!(server = %self.server, tool, reason, "an output schema cannot be used; the result is not checked");
+                        Ok(())
+                    }
+                }
+            }
+        };
+        if let Err(reason) = reason {
+            let text = format!("The result does not fit the output schema of the tool '{}', so it may be wrong: {reason}", tool.id.name);
+            result.content.insert(0, Content::Text { text });
+            result.is_error = true;
+        }
+        result
+    }
+
+    pub(super) async fn failed(&self, broken: Break, timeout: Duration) -> Failed {
+        match broken {
+            Break::Stopped => tool::Error::Cancelled.into(),
+            Break::Late => tool::Error::Timeout(timeout).into(),
+            Break::Input(message) | Break::Answer(message) => self.protocol_error(message).into(),
+            Break::Service(error) => self.broken(&error).await,
+        }
     }
 
     async fn broken(&self, error: &ServiceError) -> Failed {
         let server = self.server.clone();
+        if let Some(said) = error.auth_challenge() {
+            let all = error.is_authorization_required();
+            let reason = if all { explain_sign_in(false) } else { MORE_RIGHTS.to_owned() };
+            let asks = Asks { said: said.to_owned(), reason: all.then(|| reason.clone()) };
+            return Failed { error: tool::Error::Unavailable { server, reason }, lost: None, asks: Some(Box::new(asks)) };
+        }
         match error {
             ServiceError::McpError(error) => tool::Error::Protocol { server, message: error.message.to_string() }.into(),
             ServiceError::Cancelled { .. } => tool::Error::Cancelled.into(),
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
                 let reason = self.why_closed(error).await;
                 // A refused request over HTTP says nothing about the connection; a lost one does.
-                let lost = self.exit.is_some() || matches!(error, ServiceError::TransportClosed) || super::unreachable(error);
-                Failed { error: tool::Error::Unavailable { server, reason: reason.clone() }, lost: lost.then_some(reason) }
+                let lost = self.exit.is_some() || matches!(error, ServiceError::TransportClosed) || unreachable(error);
+                Failed { error: tool::Error::Unavailable { server, reason: reason.clone() }, lost: lost.then_some(reason), asks: None }
             }
-            other => tool::Error::Protocol { server, message: super::explain(other) }.into(),
+            other => tool::Error::Protocol { server, message: explain(other) }.into(),
         }
     }
 
@@ -157,63 +313,46 @@ impl Link {
                 Some(exit) => format!("its process ended during the call ({exit})"),
                 None => "it closed the connection during the call".to_owned(),
             },
-            None => super::explain(error),
+            None => explain(error),
         }
     }
 }
 
-enum Answer {
-    Came(Result<ServerResult, ServiceError>),
-    Stopped,
-    Late,
+/// Whether a result is the refusal of a tool that runs only as a task, in the words of the servers that do not send it as
+/// an error of the protocol. Nothing ran then.
+fn wants_a_task(result: &ServerResult) -> bool {
+    let ServerResult::CallToolResult(result) = result else { return false };
+    let refused = |text: &str| text.contains("-32601") && text.contains("requires task augmentation");
+    result.is_error == Some(true) && result.content.iter().any(|block| block.as_text().is_some_and(|text| refused(&text.text)))
 }
 
-/// Tells progress on, never backwards: notifications arrive out of order.
-struct Watcher {
-    to: Option<mpsc::UnboundedSender<tool::Progress>>,
-    done: f64,
-}
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{CallToolResult, ContentBlock};
+    use serde_json::json;
 
-impl Watcher {
-    fn tell(&mut self, progress: ProgressNotificationParam) {
-        if progress.progress > self.done {
-            self.done = progress.progress;
-            if let Some(to) = &self.to {
-                let _ = to.send(tool::Progress { done: progress.progress, total: progress.total, message: progress.message });
-            }
+    use super::*;
+
+    #[test]
+    fn only_the_refusal_to_run_without_a_task_counts_as_one() {
+        let result = |error: bool, text: &str| {
+            let blocks = vec![ContentBlock::text(text)];
+            ServerResult::CallToolResult(if error { CallToolResult::error(blocks) } else { CallToolResult::success(blocks) })
+        };
+        let words = "MCP error -32601: Tool x requires task augmentation (taskSupport: 'required')";
+        assert!(wants_a_task(&result(true, words)));
+        assert!(!wants_a_task(&result(false, words)) && !wants_a_task(&result(true, "MCP error -32601: no")));
+    }
+
+    #[test]
+    fn checkers_are_made_once_and_not_without_end() {
+        let checkers = Checkers::default();
+        let schema = |n: usize| json!({ "const": n });
+        let first = checkers.get(SchemaHash::of(&schema(0)), &schema(0));
+        assert!(Arc::ptr_eq(&first, &checkers.get(SchemaHash::of(&schema(0)), &schema(0))));
+        for n in 1..CHECKERS * 2 {
+            let _ = checkers.get(SchemaHash::of(&schema(n)), &schema(n));
         }
-    }
-}
-
-/// A request whose answer nobody has yet. When it is dropped like that, the server is told to stop.
-struct Unanswered {
-    peer: Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Unanswered {
-    async fn cancel(&mut self, reason: &'static str) {
-        if let Some(sending) = self.send(reason) {
-            // Sent by its own task, so that a server that does not read cannot hold up Stop.
-            let _ = tokio::time::timeout(CANCEL_SENT, sending).await;
-        }
-    }
-
-    fn send(&mut self, reason: &'static str) -> Option<tokio::task::JoinHandle<()>> {
-        let id = self.id.take()?;
-        let peer = self.peer.clone();
-        let runtime = tokio::runtime::Handle::try_current().ok()?;
-        Some(runtime.spawn(async move {
-            let notification = CancelledNotification::new(CancelledNotificationParam::new(Some(id), Some(reason.to_owned())));
-            if let Err(error) = peer.send_notification(notification.into()).await {
-                tracing::debug!(%error, "a cancellation could not be sent");
-            }
-        }))
-    }
-}
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        let _ = self.send("the call was abandoned");
+        assert!(checkers.0.lock().unwrap().len() <= CHECKERS);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn raw_result(result: &Value) -> Option<CallResult> {
     })
 }
 
-fn content(block: ContentBlock) -> Content {
+pub(super) fn content(block: ContentBlock) -> Content {
     match block {
         ContentBlock::Text(text) => Content::Text { text: text.text },
         ContentBlock::Image(image) => Content::Image { data: image.data, mime: image.mime_type },
@@ -41,7 +41,7 @@ fn content(block: ContentBlock) -> Content {
     }
 }
 
-fn resource(contents: ResourceContents) -> Content {
+pub(super) fn resource(contents: ResourceContents) -> Content {
     match contents {
         ResourceContents::TextResourceContents { uri, text, .. } => Content::Resource { uri, name: None, text: Some(text) },
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => match mime_type {

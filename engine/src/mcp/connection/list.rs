@@ -12,8 +12,13 @@ use crate::tool::{Definition, ServerId};
 
 /// Most pages that are read (fixed): a server that pages for ever is cut off here.
 const PAGES: usize = 64;
+/// Most tools of one server, and the most bytes of their definitions (fixed).
+const TOOLS: usize = 10_000;
+const BYTES: usize = 32 * 1024 * 1024;
+/// Notes about tools that are left out (fixed).
+const NOTES: usize = 50;
 /// Longest time for all pages together (fixed).
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// What a server offers.
 #[derive(Debug, Default)]
@@ -35,30 +40,22 @@ pub(super) async fn list(server: &ServerId, peer: &Peer<RoleClient>) -> Result<L
     }
 }
 
-async fn pages(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, String> {
-    let mut collected = Collected::default();
+/// Reads page after page, at most [`PAGES`]; an empty cursor, or one that was there before, ends. Gives a note where
+/// something was left out.
+pub(super) async fn walk(
+    peer: &Peer<RoleClient>,
+    request: impl Fn(Option<PaginatedRequestParams>) -> ClientRequest,
+    mut page: impl FnMut(ServerResult) -> Result<Option<String>, String>,
+) -> Result<Option<String>, String> {
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
-    for page in 1.. {
-        #[allow(clippy::field_reassign_with_default, reason = "the request is non-exhaustive: it has no other way to be made")]
-        let request = {
-            let mut request = ListToolsRequest::default();
-            request.params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            request
-        };
-        // Not `list_tools`: that one loses the whole list with one malformed tool, and answers errors from a cache.
-        let answer = peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(|error| super::explain(&error))?;
-        let next = match answer {
-            ServerResult::ListToolsResult(result) => {
-                result.tools.into_iter().for_each(|tool| collected.add(server, tool));
-                result.next_cursor
-            }
-            other => collected.add_raw(server, &serde_json::to_value(&other).map_err(|error| error.to_string())?)?,
-        };
-        match next.filter(|next| !next.is_empty()) {
-            Some(next) if page == PAGES => {
-                collected.notes.push(format!("the tool list goes on after {PAGES} pages (cursor {next:.40}); the rest is left out"));
-                break;
+    for number in 1.. {
+        let request = request(cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))));
+        // Not the typed helpers: those lose the whole list with one malformed entry, and answer errors from a cache.
+        let answer = peer.send_request(request).await.map_err(|error| super::explain(&error))?;
+        match page(answer)?.filter(|next| !next.is_empty()) {
+            Some(next) if number == PAGES => {
+                return Ok(Some(format!("the list goes on after {PAGES} pages (cursor {next:.40}); the rest is left out")));
             }
             // A cursor that was there before would go round for ever.
             Some(next) if !cursors.insert(next.clone()) => break,
@@ -66,6 +63,26 @@ async fn pages(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, St
             None => break,
         }
     }
+    Ok(None)
+}
+
+async fn pages(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, String> {
+    let mut collected = Collected::default();
+    #[allow(clippy::field_reassign_with_default, reason = "the request is non-exhaustive: it has no other way to be made")]
+    let request = |params| {
+        let mut request = ListToolsRequest::default();
+        request.params = params;
+        ClientRequest::ListToolsRequest(request)
+    };
+    let cut = walk(peer, request, |answer| match answer {
+        ServerResult::ListToolsResult(result) => {
+            result.tools.into_iter().for_each(|tool| collected.add(server, tool));
+            Ok(result.next_cursor)
+        }
+        other => collected.add_raw(server, &serde_json::to_value(&other).map_err(|error| error.to_string())?),
+    })
+    .await?;
+    collected.notes.extend(cut);
     let mut tools = collected.tools;
     tools.sort_by(|left, right| left.id.name.cmp(&right.id.name));
     Ok(Listing { tools, notes: collected.notes })
@@ -74,15 +91,22 @@ async fn pages(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, St
 #[derive(Default)]
 struct Collected {
     names: HashSet<String>,
+    bytes: usize,
     tools: Vec<Arc<Definition>>,
     notes: Vec<String>,
 }
 
 impl Collected {
     fn add(&mut self, server: &ServerId, tool: Tool) {
+        let size = serde_json::to_vec(&tool).map_or(usize::MAX, |text| text.len());
+        if self.tools.len() == TOOLS || self.bytes.saturating_add(size) > BYTES {
+            self.note(|| format!("more than {TOOLS} tools or {BYTES} bytes of them are listed; the rest is left out"));
+            return;
+        }
+        self.bytes += size;
         let name = tool.name.into_owned();
         if !self.names.insert(name.clone()) {
-            self.notes.push(format!("the tool '{name:.80}' is listed twice; the first one is used"));
+            self.note(|| format!("the tool '{name:.80}' is listed twice; the first one is used"));
             return;
         }
         self.tools.push(Arc::new(Definition::new(
@@ -94,6 +118,15 @@ impl Collected {
             tool.output_schema.map(|schema| Value::Object(Arc::unwrap_or_clone(schema))),
             tool.annotations.and_then(|hints| serde_json::to_value(hints).ok()),
         )));
+    }
+
+    fn note(&mut self, words: impl FnOnce() -> String) {
+        if self.notes.len() < NOTES {
+            let words = words();
+            if self.notes.last() != Some(&words) {
+                self.notes.push(words);
+            }
+        }
     }
 
     /// A page that is not wholly in shape: tool by tool.
@@ -109,7 +142,8 @@ impl Collected {
                         .get("name")
                         .and_then(Value::as_str)
                         .map_or_else(|| format!("number {}", index + 1), |name| format!("'{name:.80}'"));
-                    self.notes.push(format!("the tool {name} is malformed and left out: {error}"));
+                    let error: String = error.to_string().chars().take(300).collect();
+                    self.note(|| format!("the tool {name} is malformed and left out: {error}"));
                 }
             }
         }
@@ -122,6 +156,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_list_without_end_is_cut() {
+        let mut collected = Collected::default();
+        let tool = |number: usize, words: usize| {
+            serde_json::from_value(
+                json!({"name": format!("t{number}"), "description": "x".repeat(words), "inputSchema": {"type": "object"}}),
+            )
+            .unwrap()
+        };
+        for number in 0..TOOLS + 100 {
+            collected.add(&"s".into(), tool(number, 1));
+        }
+        assert_eq!((collected.tools.len(), collected.notes.len()), (TOOLS, 1));
+        let mut collected = Collected::default();
+        for number in 0..40 {
+            collected.add(&"s".into(), tool(number, 1024 * 1024));
+        }
+        assert!(collected.tools.len() < 32 && collected.notes.len() == 1);
+    }
 
     #[test]
     fn a_malformed_or_double_tool_costs_only_itself_and_the_hash_is_the_same_either_way() {

@@ -2,32 +2,35 @@
 //! tools.
 //!
 //! Two eras are met daily: `initialize` (up to revision 2025-11-25) and the stateless one from 2026-07-28. Every
-//! server known to us accepts `initialize` first, so that is the order unless the store knows better; the second
+//! server known to us accepts `initialize` first, so that is the order unless the store knows better (`way`); the second
 //! attempt always gets a fresh process, because some servers end at a first request that they do not know.
 
-use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue};
-use rmcp::model::{ProtocolVersion, SubscriptionFilter};
+use rmcp::model::{ProtocolVersion, ServerCapabilities};
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::transport::IntoTransport;
 use rmcp::{ClientLifecycleMode, Peer, RoleClient};
 use serde_json::json;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::super::config::{Transport, expand};
-use super::super::process::{self, Exit, Process, Tail};
+use super::super::config::{Entry, Transport, expand};
+use super::super::process::{self, Exit, Launch, Process, Tail};
+use super::super::transport::{http, sse, stdio};
+use super::super::{Era, Offers};
+use super::Shared;
+use super::ask::Asker;
 use super::call::Link;
-use super::handler::{Handler, Progress};
+use super::changes::listen;
+use super::handler::{Handler, Progress, cut};
 use super::list::{Listing, list};
-use super::{Shared, explain_start};
+use super::reason::{explain_revision, explain_sign_in, explain_start, explain_way, is_older};
+use super::trace::Traced;
+use super::way::{Order, Way};
 use crate::tool::{SchemaHash, ServerId};
 
 /// Attempts to list the tools right after the start, and the pause between them.
@@ -37,10 +40,12 @@ const LIST_PAUSE: Duration = Duration::from_secs(1);
 const EXIT_SEEN: Duration = Duration::from_millis(500);
 /// How long a server that refused may take to end by itself.
 const REFUSED: Duration = Duration::from_millis(300);
-/// Longest wait for a TCP and TLS connection.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Longest pause between attempts to reopen an event stream.
-const STREAM_PAUSE: Duration = Duration::from_secs(30);
+/// How long a server may leave `server/discover` unanswered where `initialize` can be tried instead, and how often it is
+/// looked at for signs of life.
+const DISCOVER: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(200);
+/// Longest instructions of a server that are kept, in characters (fixed).
+const INSTRUCTIONS: usize = 64 * 1024;
 /// Lines of stderr that explain a failure.
 const LINES: usize = 20;
 
@@ -52,6 +57,8 @@ pub(super) struct Live {
     /// Names the command or address that was connected to.
     pub(super) transport: String,
     pub(super) tools: Listing,
+    pub(super) era: Era,
+    pub(super) offers: Offers,
     pub(super) protocol: Option<String>,
     pub(super) instructions: Option<String>,
     /// Fires when the connection is closed, from either side.
@@ -75,6 +82,8 @@ pub(super) struct Failure {
 pub(super) enum Kind {
     /// Another attempt would end the same way: something must be changed first.
     Setup,
+    /// It asks for a sign-in; trying again before that would end the same way.
+    SignIn,
     /// The server was there and failed; trying again helps only if it ever worked.
     Server,
     /// The way to the server is broken; trying again may help.
@@ -87,20 +96,7 @@ impl Failure {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Era {
-    Legacy,
-    Modern,
-}
-
 impl Era {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Legacy => "legacy",
-            Self::Modern => "modern",
-        }
-    }
-
     fn mode(self) -> ClientLifecycleMode {
         match self {
             Self::Legacy => ClientLifecycleMode::Initialize,
@@ -115,28 +111,21 @@ pub(super) async fn connect(shared: &Shared) -> Result<Live, Failure> {
     if let Some(problem) = &entry.problem {
         return Err(Failure::setup(problem.reason()));
     }
-    let transport =
-        expand(shared.id.as_str(), &entry.config, |name| std::env::var(name).ok()).map_err(|error| Failure::setup(error.to_string()))?;
+    // Read together with what would be started: nothing gets past this by a change at the wrong moment.
+    if entry.consent.is_some() {
+        return Err(Failure::setup("nobody has agreed to its command or address yet"));
+    }
+    let transport = expanded(shared, &entry).await?;
     let configuration = era_key(&entry.config.transport);
     let known = shared.store.server_era(&configuration).unwrap_or_else(|error| {
         tracing::warn!(%error, "the known era of a server cannot be read");
         None
     });
-    let modern_first = known.as_deref() == Some(Era::Modern.name());
-    let order = if modern_first { [Era::Modern, Era::Legacy] } else { [Era::Legacy, Era::Modern] };
-    let (mut live, era) = match attempt(shared, &transport, order[0]).await {
-        Ok(live) => (live, order[0]),
-        // A verdict may be out of date, so a modern failure of any kind is followed up.
-        Err(refused) if refused.other_era || (modern_first && refused.failure.kind != Kind::Setup) => {
-            match attempt(shared, &transport, order[1]).await {
-                Ok(live) => (live, order[1]),
-                Err(_) => return Err(refused.failure),
-            }
-        }
-        Err(refused) => return Err(refused.failure),
-    };
-    if known.as_deref() != Some(era.name())
-        && let Err(error) = shared.store.set_server_era(&configuration, era.name())
+    let known = known.as_deref().and_then(Way::named);
+    let mut order = Order::of(&transport, entry.config.era, known).map_err(Failure::setup)?;
+    let (mut live, way) = tried(shared, &transport, &mut order).await?;
+    if known != Some(way)
+        && let Err(error) = shared.store.set_server_era(&configuration, way.name())
     {
         tracing::warn!(%error, "the era of a server cannot be stored");
     }
@@ -145,45 +134,149 @@ pub(super) async fn connect(shared: &Shared) -> Result<Live, Failure> {
     Ok(live)
 }
 
+/// The transport with its placeholders filled in, off the async threads: a keyring may ask the person to unlock it.
+async fn expanded(shared: &Shared, entry: &Arc<Entry>) -> Result<Transport, Failure> {
+    let (id, entry, secrets) = (shared.id.clone(), entry.clone(), shared.host.secrets().clone());
+    let expanding = tokio::task::spawn_blocking(move || expand(id.as_str(), &entry.config, |name| name.value(secrets.as_ref())));
+    let expanded = expanding.await.map_err(|error| Failure::setup(error.to_string()))?;
+    expanded.map_err(|error| Failure::setup(error.to_string()))
+}
+
+/// Tries way after way. The first failure is the one that tells most, unless a later one says what to do.
+async fn tried(shared: &Shared, transport: &Transport, order: &mut Order) -> Result<(Live, Way), Failure> {
+    let (mut next, mut told) = (order.first(), None);
+    while let Some(way) = next {
+        let result = if way == Way::Modern && order.goes_on() {
+            not_for_ever(shared, attempt(shared, transport, way)).await
+        } else {
+            attempt(shared, transport, way).await
+        };
+        let refused = match result {
+            Ok(live) => return Ok((live, way)),
+            Err(refused) => refused,
+        };
+        next = order.after(way, &refused);
+        if told.is_none() || refused.failure.kind == Kind::SignIn {
+            told = Some(refused.failure);
+        }
+    }
+    Err(told.unwrap_or_else(|| Failure::setup("there is no way to speak to it")))
+}
+
+/// Gives an attempt up that another one can follow: some servers never answer a request that they do not know. Counted from
+/// the last sign of life, because package runners download first.
+async fn not_for_ever(shared: &Shared, attempt: impl Future<Output = Result<Live, Refused>>) -> Result<Live, Refused> {
+    let configured = shared.entry().config.startup_timeout.map(Duration::from_secs);
+    let patience = configured.map_or(DISCOVER, |limit| DISCOVER.min(limit / 2));
+    let (mut heard, mut since) = (shared.tail.heard(), Instant::now());
+    {
+        let mut attempt = pin!(attempt);
+        while since.elapsed() < patience {
+            tokio::select! {
+                result = &mut attempt => return result,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if shared.tail.heard() != heard {
+                (heard, since) = (shared.tail.heard(), Instant::now());
+            }
+        }
+        // Being here drops the attempt, which kills its process.
+    }
+    shared.killed().await;
+    let reason = format!("it did not answer \"server/discover\" within {patience:?}");
+    Err(Refused { failure: Failure { reason, exit: None, kind: Kind::Server }, other_era: true, older: false })
+}
+
 /// Names what decides which program or address answers; nothing secret is in it.
 fn era_key(transport: &Transport) -> String {
     let value = match transport {
         Transport::Stdio { command, args, cwd, .. } => json!({ "command": command, "args": args, "cwd": cwd }),
-        Transport::Http { url, .. } => json!({ "url": url }),
+        Transport::Http { url, .. } | Transport::Sse { url, .. } => json!({ "url": url }),
     };
     SchemaHash::of(&value).to_hex()
 }
 
-struct Refused {
-    failure: Failure,
+/// A failed attempt.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) failure: Failure,
     /// Whether the server answered in a way that the other era may suit.
-    other_era: bool,
+    pub(super) other_era: bool,
+    /// Whether the address answered as one of the older kind would.
+    pub(super) older: bool,
 }
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
-        Self { failure, other_era: false }
+        Self { failure, other_era: false, older: false }
     }
 }
 
-async fn attempt(shared: &Shared, transport: &Transport, era: Era) -> Result<Live, Refused> {
-    match transport {
-        Transport::Stdio { .. } => {
-            let mark = shared.tail.count();
-            let (process, stdin, stdout) = process::spawn(transport, &shared.tail).map_err(Failure::setup)?;
-            *shared.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process.gone());
-            shared.publish(|snapshot| snapshot.pid = Some(process.pid));
-            let pipes = AsyncRwTransport::new_client(stdout, stdin);
-            establish(shared, pipes, Some(process), era, mark).await
+async fn attempt(shared: &Shared, configured: &Transport, way: Way) -> Result<Live, Refused> {
+    match configured {
+        Transport::Stdio { command, .. } => {
+            let as_configured = shared.as_configured.load(Ordering::Acquire);
+            let (refused, replaced) = match program(shared, configured, way.era(), as_configured).await {
+                Ok(live) => return Ok(live),
+                Err(refused) => refused,
+            };
+            // A server that answered was started well, whatever runner did it.
+            if !replaced || refused.other_era {
+                return Err(refused);
+            }
+            shared.tail.note(&format!("it could not be started like that; now by '{command}' itself"));
+            let live = program(shared, configured, way.era(), true).await.map_err(|(refused, _)| refused)?;
+            shared.as_configured.store(true, Ordering::Release);
+            Ok(live)
         }
-        Transport::Http { url, headers } => {
-            let http = StreamableHttpClientTransport::with_client(
-                client(url).map_err(Failure::setup)?,
-                endpoint(url, headers).map_err(Failure::setup)?,
-            );
-            establish(shared, http, None, era, shared.tail.count()).await
+        Transport::Http { url, headers } | Transport::Sse { url, headers } => {
+            let client = http::client(url, headers, Some(shared.account.at(url))).map_err(Failure::setup)?;
+            let result = over_http(shared, &client, way).await;
+            let said = client.challenge();
+            // It asks for a sign-in, wherever in the start it did so.
+            if result.is_err() && said.is_some() {
+                shared.set_challenge(said);
+                let failure = Failure { reason: explain_sign_in(client.has_key()), exit: None, kind: Kind::SignIn };
+                return Err(failure.into());
+            }
+            if result.is_ok() {
+                shared.set_challenge(None);
+            }
+            result
         }
     }
+}
+
+async fn over_http(shared: &Shared, client: &http::Client, way: Way) -> Result<Live, Refused> {
+    let mark = shared.tail.count();
+    if way != Way::Sse {
+        return establish(shared, http::open(client), None, way.era(), mark).await;
+    }
+    match sse::open(client).await {
+        Ok(opened) => establish(shared, opened, None, way.era(), mark).await,
+        Err(error) => {
+            let (reason, kind) = explain_way(&error);
+            Err(Failure { reason: with_lines(reason, None, &shared.tail, mark), exit: None, kind }.into())
+        }
+    }
+}
+
+/// Starts the program and connects to it. A failure comes with whether another package runner was started in place of
+/// the configured one.
+async fn program(shared: &Shared, configured: &Transport, era: Era, as_configured: bool) -> Result<Live, (Refused, bool)> {
+    let mark = shared.tail.count();
+    let launch = Launch {
+        server: shared.id.to_string(),
+        port: shared.entry().config.port,
+        as_configured,
+        tail: shared.tail.clone(),
+        instance: shared.instance.clone(),
+    };
+    let announce = |gone| *shared.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(gone);
+    let started = process::launch(launch, configured, announce).await.map_err(|not| (Failure::setup(not.reason).into(), not.replaced))?;
+    shared.publish(|snapshot| snapshot.pid = Some(started.process.pid));
+    let pipes = stdio::Stdio::new(started.stdout, started.stdin, shared.wire.clone());
+    establish(shared, pipes, Some(started.process), era, mark).await.map_err(|refused| (refused, started.replaced))
 }
 
 /// Shakes hands and lists the tools. On every way out that is no success the process dies with its handle.
@@ -192,8 +285,12 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let (progress, tools_changed) = (Arc::new(Progress::default()), Arc::new(Notify::new()));
-    let handler = Handler { progress: progress.clone(), tools_changed: tools_changed.clone() };
+    shared.wire.renew();
+    // The framing of stdio shows its messages as they are; others are shown as they are understood.
+    let wire = process.is_none().then(|| shared.wire.clone());
+    let handler = handler(shared, era);
+    let transport = Traced { inner: transport.into_transport(), wire, over: handler.asker.over.clone() };
+    let (progress, asker) = (handler.progress.clone(), handler.asker.clone());
     let cancel = CancellationToken::new();
     let service = match serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), cancel.clone()).await {
         Ok(service) => service,
@@ -210,35 +307,86 @@ where
         }
     });
     let info = peer.peer_info();
+    if let Some(refusal) = info.as_ref().and_then(|info| explain_revision(&info.protocol_version)) {
+        return Err(Failure { reason: refusal, exit: None, kind: Kind::Server }.into());
+    }
     let tools = match first_list(&shared.id, &peer).await {
         Ok(tools) => tools,
-        Err(reason) => {
-            let exit = match &process {
-                Some(process) => process.ended_within(EXIT_SEEN).await,
-                None => None,
-            };
-            let reason = with_lines(format!("it answered, but its tools could not be listed: {reason}"), exit, &shared.tail, mark);
-            return Err(Failure { reason, exit, kind: Kind::Server }.into());
-        }
+        Err(reason) => return Err(unlisted(&reason, process.as_ref(), &shared.tail, mark).await.into()),
     };
-    let mut listening = JoinSet::new();
-    let announces =
-        info.as_ref().is_some_and(|info| info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true)));
-    if era == Era::Modern && announces {
-        let _ = listening.spawn(listen(peer.clone(), tools_changed.clone()));
-    }
-    let link = Link { server: shared.id.clone(), peer, progress, tools_changed, exit: process.as_ref().map(Process::exit) };
+    let link = Arc::new(Link {
+        server: shared.id.clone(),
+        peer,
+        progress,
+        tools_changed: shared.changes.tools.clone(),
+        exit: process.as_ref().map(Process::exit),
+        era,
+        protocol: info.as_ref().map(|info| info.protocol_version.to_string()),
+        asker,
+        running: shared.running.clone(),
+        changes: shared.changes.clone(),
+        wire: shared.wire.clone(),
+        level: shared.level.clone(),
+        checkers: Arc::default(),
+    });
+    let listening = JoinSet::from_iter([keep_up(link.clone())]);
     Ok(Live {
-        link: Arc::new(link),
+        protocol: link.protocol.clone(),
+        link,
         process,
         transport: String::new(),
         tools,
-        protocol: info.as_ref().map(|info| info.protocol_version.to_string()),
-        instructions: info.and_then(|info| info.instructions.clone()),
+        era,
+        offers: info.as_ref().map_or_else(Offers::default, |info| offers(&info.capabilities, shared.wire.runs_tasks())),
+        instructions: info.and_then(|info| info.instructions.clone()).map(|words| cut(words, INSTRUCTIONS)),
         closed,
         cancel,
         _listening: listening,
     })
+}
+
+async fn unlisted(reason: &str, process: Option<&Process>, tail: &Tail, mark: u64) -> Failure {
+    let exit = match process {
+        Some(process) => process.ended_within(EXIT_SEEN).await,
+        None => None,
+    };
+    let reason = with_lines(format!("it answered, but its tools could not be listed: {reason}"), exit, tail, mark);
+    Failure { reason, exit, kind: Kind::Server }
+}
+
+/// Our side of a new connection.
+fn handler(shared: &Shared, era: Era) -> Handler {
+    Handler {
+        era,
+        progress: Arc::new(Progress::default()),
+        changes: shared.changes.clone(),
+        asker: Arc::new(Asker::new(shared.host.clone(), shared.id.clone())),
+        running: shared.running.clone(),
+        tail: shared.tail.clone(),
+    }
+}
+
+/// Hears of changes from a server of the stateless era, and tells one of the older era about ours.
+async fn keep_up(link: Arc<Link>) {
+    match link.era {
+        Era::Modern => {
+            if let Some(info) = link.peer.peer_info() {
+                listen(link.peer.clone(), link.changes.clone(), info.capabilities.clone()).await;
+            }
+        }
+        Era::Legacy => keep_informed(&link).await,
+    }
+}
+
+fn offers(capabilities: &ServerCapabilities, older_tasks: bool) -> Offers {
+    Offers {
+        tools: capabilities.tools.is_some(),
+        prompts: capabilities.prompts.is_some(),
+        resources: capabilities.resources.is_some(),
+        completions: capabilities.completions.is_some(),
+        logging: capabilities.logging.is_some(),
+        tasks: older_tasks || capabilities.supports_tasks(),
+    }
 }
 
 async fn first_list(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listing, String> {
@@ -253,21 +401,21 @@ async fn first_list(server: &ServerId, peer: &Peer<RoleClient>) -> Result<Listin
     }
 }
 
-/// In the stateless era a server tells about changes only to those who ask. A stream that ends is asked for again.
-async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
-    loop {
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        if let Ok(mut changes) = peer.listen(filter).await {
-            while let Ok(Some(_)) = changes.next().await {
-                changed.notify_one();
-            }
-        }
-        if peer.is_transport_closed() {
+/// Tells a server of the older era what it wants to know without asking: the log level that was chosen before it was
+/// started, and that the granted folders changed.
+#[allow(deprecated)]
+async fn keep_informed(link: &Link) {
+    if let Some(level) = link.level.get()
+        && let Err(reason) = link.send_level(level).await
+    {
+        tracing::debug!(server = %link.server, reason, "the log level could not be set");
+    }
+    let mut roots = link.asker.host.roots();
+    roots.mark_unchanged();
+    while roots.changed().await.is_ok() {
+        if link.peer.notify_roots_list_changed().await.is_err() {
             return;
         }
-        tokio::time::sleep(STREAM_PAUSE).await;
-        // Something may have changed while nobody listened.
-        changed.notify_one();
     }
 }
 
@@ -284,10 +432,11 @@ async fn refused(error: &ClientInitializeError, process: Option<Process>, tail: 
     };
     let answered = !matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled);
     let other_era = exit.is_none() && answered && kind == Kind::Server;
+    let older = is_older(error);
     if let Some(process) = &process {
         let _ = process.stop(REFUSED).await;
     }
-    Refused { failure: Failure { reason: with_lines(what, exit, tail, mark), exit, kind }, other_era }
+    Refused { failure: Failure { reason: with_lines(what, exit, tail, mark), exit, kind }, other_era, older }
 }
 
 /// The reason, and behind it what the process wrote last.
@@ -297,46 +446,6 @@ pub(super) fn with_lines(reason: String, exit: Option<Exit>, tail: &Tail, mark: 
         return if exit.is_some() { format!("{reason}; it wrote nothing to stderr") } else { reason };
     }
     format!("{reason}; its last lines on stderr:\n{}", lines.join("\n"))
-}
-
-fn client(url: &str) -> Result<reqwest::Client, String> {
-    // The first provider stays; a second installation is no fault.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = reqwest::Client::builder().connect_timeout(CONNECT).redirect(same_origin());
-    if url.starts_with("http://") {
-        // Plain HTTP servers often write small pieces with Nagle's algorithm on: a reused connection then costs 40 ms
-        // per call, a new one on this machine or network next to nothing.
-        builder = builder.pool_max_idle_per_host(0);
-    }
-    builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
-}
-
-/// Follows `/mcp` to `/mcp/` and the like; a message, and the keys in its headers, never goes to another origin.
-fn same_origin() -> reqwest::redirect::Policy {
-    const HOPS: usize = 10;
-    reqwest::redirect::Policy::custom(|attempt| {
-        let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
-        let same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-        if keeps_method && same && attempt.previous().len() <= HOPS { attempt.follow() } else { attempt.stop() }
-    })
-}
-
-fn endpoint(url: &str, headers: &std::collections::BTreeMap<String, String>) -> Result<StreamableHttpClientTransportConfig, String> {
-    let mut custom = HashMap::new();
-    for (name, value) in headers {
-        let parsed = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
-        let (Ok(header), Ok(mut value)) = parsed else {
-            return Err(format!("\"headers\": \"{name}\" cannot be sent"));
-        };
-        // Kept out of logs.
-        value.set_sensitive(true);
-        let _ = custom.insert(header, value);
-    }
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(custom);
-    let mut retry = ExponentialBackoff::default();
-    retry.max_delay = Some(STREAM_PAUSE);
-    config.retry_config = Arc::new(retry);
-    Ok(config)
 }
 
 impl Live {

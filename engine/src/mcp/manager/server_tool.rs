@@ -23,6 +23,10 @@ impl Tool<Permit> for ServerTool {
         &self.definition
     }
 
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
     fn call(&self, permit: Permit, control: Control) -> BoxFuture<'static, Result<CallResult, Error>> {
         let (id, transport, connection) = (self.definition.id.clone(), self.transport.clone(), self.connection.clone());
         async move {

@@ -6,6 +6,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::census;
+
 /// The group that a server leads. Once it was seen empty it is never signalled again: its number may then belong to
 /// somebody else.
 #[derive(Debug)]
@@ -59,23 +61,9 @@ impl Group {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn running_member(group: i32) -> bool {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return true;
-    };
-    let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
-    // Behind the name, which may hold anything, in brackets: state, parent, group.
-    stats.filter_map(|stat| stat.rsplit_once(')').map(|(_, rest)| rest.to_owned())).any(|rest| {
-        let mut fields = rest.split_whitespace();
-        let state = fields.next();
-        fields.nth(1).and_then(|found| found.parse().ok()) == Some(group) && !matches!(state, Some("Z" | "X"))
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn running_member(_group: i32) -> bool {
-    true
+    let group = u32::try_from(group).unwrap_or(0);
+    census::all().iter().any(|seen| seen.group == group && seen.running)
 }
 
 #[cfg(test)]
