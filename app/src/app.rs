@@ -283,11 +283,7 @@ impl App {
                     }
                     _ => {}
                 }
-                let rejected = matches!(*event, handrail_engine::Event::Server(mcp::Event::ConfigRejected { .. }));
                 self.facts.apply(*event);
-                if self.facts.config_error.is_some() && !rejected {
-                    self.facts.config_error = self.engine.servers().config_error();
-                }
                 self.facts_changed(now);
                 Task::none()
             }

@@ -23,6 +23,8 @@ pub struct Facts {
     pub servers: Vec<ServerView>,
     /// What holds for all servers.
     pub server_settings: mcp::config::Settings,
+    /// What is wrong in the settings for all servers.
+    pub setting_errors: Vec<String>,
     /// Why the server configuration is not used.
     pub config_error: Option<String>,
     /// What servers ask the person, the oldest first.
@@ -57,6 +59,7 @@ impl Facts {
             models: engine.models().list(),
             servers: engine.servers().servers(),
             server_settings: engine.servers().settings(),
+            setting_errors: engine.servers().setting_errors().iter().map(ToString::to_string).collect(),
             config_error: engine.servers().config_error(),
             questions: engine.servers().questions(),
             documents,
@@ -90,6 +93,9 @@ impl Facts {
                 self.servers.sort_by(|a, b| a.id.cmp(&b.id));
             }
             mcp::Event::Removed(id) => self.servers.retain(|server| server.id != id),
+            mcp::Event::Configured { settings, wrong } => {
+                (self.server_settings, self.setting_errors, self.config_error) = (*settings, wrong, None);
+            }
             mcp::Event::ConfigRejected { reason } => self.config_error = Some(reason),
             mcp::Event::Asked(question) => put(&mut self.questions, *question, |a, b| a.id == b.id, true),
             mcp::Event::Settled(id) => self.questions.retain(|question| question.id != id),

@@ -129,8 +129,7 @@ impl Engine {
     pub fn start(config: Config) -> Result<Self, Error> {
         // A second call finds the provider installed; that is no fault.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        std::fs::create_dir_all(&config.data_dir)
-            .map_err(|error| Error::DataDir { path: config.data_dir.clone(), reason: error.to_string() })?;
+        private_folder(&config.data_dir).map_err(|error| Error::DataDir { path: config.data_dir.clone(), reason: error.to_string() })?;
         let (settings, settings_error) = match Settings::load(&config.data_dir.join("settings.toml")) {
             Ok(settings) => (settings, None),
             Err(error) => (Settings::default(), Some(error)),
@@ -267,6 +266,15 @@ impl Engine {
     pub fn block_on<F: Future>(&self, work: F) -> F::Output {
         self.handle().block_on(work)
     }
+}
+
+/// Makes the folder for its owner only: conversations are nobody else's business. One that is there stays as it is.
+fn private_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    let _ = builder.recursive(true);
+    #[cfg(unix)]
+    let _ = std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// Conversations.

@@ -174,6 +174,13 @@ pub enum Event {
     Changed(Box<ServerView>),
     /// A server was removed.
     Removed(ServerId),
+    /// The configuration file was read and is used, after something else was: what holds for all servers now.
+    Configured {
+        /// The settings in force.
+        settings: Box<config::Settings>,
+        /// What is wrong in the file's `mcpSettings`; the defaults of these values are used.
+        wrong: Vec<String>,
+    },
     /// The configuration file could not be used; the last good one keeps running.
     ConfigRejected {
         /// What is wrong, with line and column.

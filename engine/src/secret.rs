@@ -77,6 +77,19 @@ impl FileSecrets {
         Ok(())
     }
 
+    /// Another process of ours reads, changes and writes the same file; the lock goes with the file that is given.
+    fn alone(&self) -> Result<fs::File, Error> {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".lock");
+        let file =
+            fs::File::options().create(true).append(true).open(PathBuf::from(name)).map_err(|error| self.error(&error.to_string()))?;
+        // Some file systems know no locks; one process is usual.
+        if let Err(error) = file.lock() {
+            tracing::debug!(%error, "the secrets' lock file cannot be locked");
+        }
+        Ok(file)
+    }
+
     fn error(&self, reason: &str) -> Error {
         Error { place: self.place(), reason: reason.to_owned() }
     }
@@ -94,6 +107,7 @@ impl Secrets for FileSecrets {
 
     fn set(&self, name: &str, secret: &Secret) -> Result<(), Error> {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.alone()?;
         let mut secrets = self.read()?;
         let _old = secrets.insert(name.to_owned(), secret.0.clone());
         self.write(&secrets)
@@ -101,6 +115,11 @@ impl Secrets for FileSecrets {
 
     fn remove(&self, name: &str) -> Result<(), Error> {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is made where nothing is kept.
+        if !self.read()?.contains_key(name) {
+            return Ok(());
+        }
+        let _alone = self.alone()?;
         let mut secrets = self.read()?;
         match secrets.remove(name) {
             Some(_) => self.write(&secrets),

@@ -51,6 +51,7 @@ impl Store {
     /// Opens or creates the database file and brings it up to date. Where no other process has it open, what a killed
     /// process left unfinished is settled: see [`Store::settle`].
     pub fn open(path: &Path) -> Result<Self, Error> {
+        make_private(path);
         let connection =
             Connection::open(path).map_err(|source| Error::Open { path: path.display().to_string(), source: Arc::new(source) })?;
         let mut store = Self::prepare(connection)?;
@@ -109,6 +110,17 @@ impl Store {
         transaction.commit()?;
         Ok(value)
     }
+}
+
+/// Makes the database readable for its owner only, before anything is in it; the files that SQLite puts beside it are like it.
+/// One that is there stays as it is.
+fn make_private(path: &Path) {
+    let mut options = File::options();
+    let _ = options.append(true).create_new(true);
+    #[cfg(unix)]
+    let _ = std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // Where this fails, opening it as a database says why.
+    let _ = options.open(path);
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), Error> {

@@ -1,4 +1,5 @@
-//! The server configuration from the command line: what it says, what it changes, and that it starts nothing.
+//! The server configuration from the command line: what it says, what it changes, and that it starts nothing that nobody
+//! agreed to.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -187,7 +188,7 @@ fn people_read_how_a_server_is_reached_what_came_of_it_and_which_file_is_wrong()
     assert!(lines[0].ends_with('…') && !lines[0].contains("0 tools"), "{listed}");
     assert!(lines[1].starts_with("two") && lines[1].contains(" off ") && lines[1].contains("http://127.0.0.1:9/mcp"), "{listed}");
 
-    let reason = terminal.fails(&["check", "one"]);
+    let reason = terminal.fails(&["check", "one", "--yes"]);
     assert!(reason.contains("server 'one'") && !reason.contains("started: server 'one'") && !reason.contains('\u{1b}'), "{reason}");
 
     fs::write(&file, "{ broken").unwrap();
@@ -199,6 +200,53 @@ fn people_read_how_a_server_is_reached_what_came_of_it_and_which_file_is_wrong()
     assert!(reason.contains("the gallery has no 'nope'"), "{reason}");
     let reason = terminal.fails(&["log", "nope"]);
     assert!(reason.contains("no server of that name") && !reason.contains("os error"), "{reason}");
+}
+
+#[test]
+fn what_nobody_agreed_to_is_shown_and_not_started_and_agreeing_lasts() {
+    let terminal = Terminal::new();
+    let marker = terminal.path("started");
+    let file = terminal.path("mine.json");
+    let entry = |argument: &str| json!({ "command": "sh", "args": ["-c", format!("touch {}", marker.display()), argument], "env": { "KEY": "topsecret" } });
+    let servers =
+        |argument: &str| json!({ "mcpServers": { "one": entry(argument), "off": { "command": "x", "active": false } } }).to_string();
+    fs::write(&file, servers("a")).unwrap();
+    let _ = terminal.ok(&["add", text(&file)]);
+    let reason = terminal.fails(&["check"]);
+    for said in
+        ["added by hand", "sh -c", "with KEY", "! sh runs this text", "nobody has agreed to start server 'one'", "--yes", "not checked"]
+    {
+        assert!(reason.contains(said), "{said}: {reason}");
+    }
+    assert!(!reason.contains("topsecret") && !reason.contains("'off'"), "{reason}");
+    assert!(!marker.exists());
+    // It is no server, but it ran; and need not be agreed to again.
+    for arguments in [["check", "one", "--yes"].as_slice(), &["check", "one"]] {
+        let reason = terminal.fails(arguments);
+        assert!(!reason.contains("nobody has agreed"), "{reason}");
+        fs::remove_file(&marker).unwrap();
+    }
+    // Another command is.
+    fs::write(&file, servers("b")).unwrap();
+    let _ = terminal.ok(&["add", text(&file)]);
+    assert!(terminal.fails(&["check", "one"]).contains("nobody has agreed"));
+    assert!(!marker.exists());
+    // A file that is named on the command line is its caller's own.
+    assert!(!terminal.fails(&["check", "one", "--config", text(&file)]).contains("nobody has agreed"));
+    assert!(marker.exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_kept_is_its_owners_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let terminal = Terminal::new();
+    let file = terminal.path("mine.json");
+    fs::write(&file, r#"{"mcpServers": {"one": {"command": "x"}}}"#).unwrap();
+    let _ = terminal.ok(&["add", text(&file)]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&terminal.data()), 0o700);
+    assert_eq!((mode(&terminal.data().join("handrail.db")), mode(&terminal.file())), (0o600, 0o600));
 }
 
 /// A zip of files that are stored as they are.
@@ -245,7 +293,9 @@ fn a_bundle_is_installed_through_its_form_and_called_and_removed() {
     assert_eq!(installed[0]["server"], "scripted");
     assert!(terminal.data().join("bundles/scripted-1.0.0/script.json").is_file());
     assert!(!fs::read_to_string(terminal.file()).unwrap().contains("topsecret"));
-    let called = terminal.ok(&["call", "scripted", "hello", "{}", "--approve", "allow"]);
+    let reason = terminal.fails(&["call", "scripted", "hello", "{}", "--approve", "allow"]);
+    assert!(reason.contains("nobody has agreed to start server 'scripted'") && reason.contains("from the bundle"), "{reason}");
+    let called = terminal.ok(&["call", "scripted", "hello", "{}", "--approve", "allow", "--yes"]);
     assert!(called[0].to_string().contains("hello"), "{called:?}");
     let _ = terminal.ok(&["remove", "scripted"]);
     assert!(!terminal.data().join("bundles/scripted-1.0.0").exists() && terminal.names().is_empty());

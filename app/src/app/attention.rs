@@ -55,10 +55,6 @@ impl App {
 
     pub(super) fn ticked(&mut self, now: Instant) -> Task<Message> {
         self.now = now;
-        if self.facts.config_error.is_some() {
-            // That a file was mended is told by no event where nothing else changed.
-            self.facts.config_error = self.engine.servers().config_error();
-        }
         if self.screen == Screen::Servers { self.with_servers(now, Servers::ticked) } else { Task::none() }
     }
 

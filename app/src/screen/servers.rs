@@ -363,6 +363,11 @@ impl Servers {
             let words = look.t("servers-config-error");
             notices = notices.push(piece::banner((Icon::Warning, |roles| roles.warning), words, Some(reason.clone()), actions, look.roles));
         }
+        if !look.facts.setting_errors.is_empty() {
+            let actions = vec![piece::secondary(look.t("servers-open-file"), Some(Message::OpenFile))];
+            let (words, reasons) = (look.t("servers-setting-errors"), look.facts.setting_errors.join("\n"));
+            notices = notices.push(piece::banner((Icon::Warning, |roles| roles.warning), words, Some(reasons), actions, look.roles));
+        }
         if let Some(reason) = &self.error {
             let actions = vec![piece::quiet(look.t("app-dismiss"), Some(Message::Dismiss))];
             let words = look.t("servers-error");

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::tool::SchemaHash;
-pub(super) use disk::{beside, keep_beside, read_text, replaceable, write_text};
+pub(super) use disk::{alone, beside, keep_beside, read_text, replaceable, write_text};
 pub(super) use document::{Document, parse_any, parse_entry, pasted};
 pub(super) use entry::{Entry, flat};
 pub(super) use expand::{Name, expand, expand_oauth};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::tool::SchemaHash;
+
 /// Longest answer; a whole list of folders may be one.
 const LONGEST: usize = 32 * 1024;
 /// Most answers of one field.
@@ -200,10 +202,14 @@ pub(super) fn secret_name(server: &str, key: &str, number: usize) -> String {
     format!("{}{end}", secret_start(server))
 }
 
-/// What the names of a server's own secrets start with. Keyrings take letters, digits and a few signs.
+/// What the names of a server's own secrets start with. Keyrings take letters, digits and a few signs; a name that has to
+/// be changed for that gets a hash, so that two servers never share their secrets.
 pub(super) fn secret_start(server: &str) -> String {
+    /// Enough of the hash that names of one person's servers do not meet.
+    const HASH: usize = 8;
     let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    server.chars().map(fits).take(60).collect()
+    let plain: String = server.chars().map(fits).take(60).collect();
+    if plain == server { plain } else { format!("{plain}-{}", &SchemaHash::of(&Value::from(server)).to_hex()[..HASH]) }
 }
 
 /// Keeps a text from being filled in when the server is started.
@@ -272,8 +278,11 @@ mod tests {
 
     #[test]
     fn a_secrets_name_is_plain() {
-        assert_eq!(secret_name("my server", "key", 0), "my_server.key");
+        assert_eq!(secret_name("my_server", "key", 0), "my_server.key");
         assert_eq!(secret_name("b", "key", 1), "b.key.2");
+        let (blank, chinese) = (secret_name("my server", "key", 0), secret_name("文件", "key", 0));
+        assert!(blank.starts_with("my_server-") && chinese.starts_with("__-") && chinese.is_ascii(), "{blank} {chinese}");
+        assert_ne!(chinese, secret_name("日历", "key", 0));
     }
 
     #[test]

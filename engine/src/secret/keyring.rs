@@ -4,8 +4,8 @@
 //! locked, or may not answer at all, so each question to it has its own thread and a limit.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use super::{Error, FileSecrets, Secret, Secrets};
 
@@ -16,14 +16,26 @@ const PROBE: Duration = Duration::from_secs(3);
 /// How long it may take to answer: the person may have to type a password.
 const ANSWER: Duration = Duration::from_secs(90);
 
+/// How long one that did not answer is left alone: it may be started, or unlocked, later than Handrail.
+const AGAIN: Duration = Duration::from_secs(30);
+
 /// Secrets in the system's keyring. Where none answers, or it refuses to keep a secret, they are in a file that only
-/// this user can read. A secret is looked for in both, and is never left behind in the file once the keyring has it.
+/// this user can read. A secret is looked for in both, and is never left behind in the file once the keyring has it: what
+/// is in the file is the newer one.
 #[derive(Debug)]
 pub struct KeyringOrFile {
-    keyring: OnceLock<Option<Arc<dyn Secrets>>>,
+    keyring: Mutex<Looked>,
     probe: fn(String) -> Result<Arc<dyn Secrets>, Error>,
     service: String,
     file: FileSecrets,
+}
+
+/// What came of looking for the keyring.
+#[derive(Debug)]
+enum Looked {
+    NotYet,
+    Absent { since: Instant },
+    Found(Arc<dyn Secrets>),
 }
 
 impl KeyringOrFile {
@@ -33,18 +45,27 @@ impl KeyringOrFile {
     pub fn new(data_dir: &Path, usual: bool) -> Self {
         // Another data folder is another person's, or a test's: it neither reads nor changes the usual secrets.
         let service = if usual { SERVICE.to_owned() } else { format!("{SERVICE}:{}", data_dir.display()) };
-        Self { keyring: OnceLock::new(), probe: System::probe, service, file: FileSecrets::new(data_dir.join("secrets.toml")) }
+        Self { keyring: Mutex::new(Looked::NotYet), probe: System::probe, service, file: FileSecrets::new(data_dir.join("secrets.toml")) }
     }
 
-    fn keyring(&self) -> Option<&Arc<dyn Secrets>> {
-        let found = self.keyring.get_or_init(|| match (self.probe)(self.service.clone()) {
-            Ok(keyring) => Some(keyring),
+    fn keyring(&self) -> Option<Arc<dyn Secrets>> {
+        let mut looked = self.keyring.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*looked {
+            Looked::Found(keyring) => return Some(keyring.clone()),
+            Looked::Absent { since } if since.elapsed() < AGAIN => return None,
+            Looked::NotYet | Looked::Absent { .. } => {}
+        }
+        match (self.probe)(self.service.clone()) {
+            Ok(keyring) => {
+                *looked = Looked::Found(keyring.clone());
+                Some(keyring)
+            }
             Err(error) => {
                 tracing::info!(%error, "no keyring answers; secrets are kept in {}", self.file.place());
+                *looked = Looked::Absent { since: Instant::now() };
                 None
             }
-        });
-        found.as_ref()
+        }
     }
 }
 
@@ -54,13 +75,16 @@ impl Secrets for KeyringOrFile {
     }
 
     fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
-        let Some(keyring) = self.keyring() else {
-            return self.file.get(name);
+        let in_file = match self.file.get(name) {
+            Ok(Some(secret)) => return Ok(Some(secret)),
+            Ok(None) => Ok(None),
+            // A file that cannot be read hides nothing that the keyring has.
+            Err(error) => Err(error),
         };
-        match (keyring.get(name), self.file.get(name)) {
-            (Ok(Some(secret)), _) | (_, Ok(Some(secret))) => Ok(Some(secret)),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-            (Ok(None), Ok(None)) => Ok(None),
+        match self.keyring().map(|keyring| keyring.get(name)) {
+            Some(Ok(Some(secret))) => Ok(Some(secret)),
+            Some(Err(error)) => Err(error),
+            Some(Ok(None)) | None => in_file,
         }
     }
 
@@ -68,14 +92,14 @@ impl Secrets for KeyringOrFile {
         if let Some(keyring) = self.keyring() {
             match keyring.set(name, secret) {
                 Ok(()) => return self.file.remove(name),
-                Err(error) => {
-                    tracing::warn!(%error, "the keyring does not keep this; {} is used", self.file.place());
-                    // Some keep short texts only. An older one would be found before the one in the file.
-                    if let Err(error) = keyring.remove(name) {
-                        tracing::warn!(%error, "an older secret may have stayed in the keyring");
-                    }
-                }
+                // Some keep short texts only.
+                Err(error) => tracing::warn!(%error, "the keyring does not keep this; {} is used", self.file.place()),
             }
+            self.file.set(name, secret)?;
+            if let Err(error) = keyring.remove(name) {
+                tracing::warn!(%error, "an older secret may have stayed in the keyring");
+            }
+            return Ok(());
         }
         self.file.set(name, secret)
     }
@@ -222,6 +246,23 @@ mod tests {
             secrets.set("key", &Secret::new(text)).unwrap();
             assert_eq!(secrets.get("key").unwrap().unwrap().reveal(), text);
         }
+    }
+
+    #[test]
+    fn what_was_kept_while_the_keyring_was_away_is_the_newer_one_and_it_is_asked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        secrets(folder.path(), working).set("key", &Secret::new("old")).unwrap();
+        let away = secrets(folder.path(), absent);
+        away.set("key", &Secret::new("new")).unwrap();
+        let back = KeyringOrFile { probe: working, ..away };
+        // It was away a moment ago.
+        assert!(back.keyring().is_none() && back.get("key").unwrap().unwrap().reveal() == "new");
+        *back.keyring.lock().unwrap() = Looked::NotYet;
+        assert!(back.keyring().is_some());
+        assert_eq!(back.get("key").unwrap().unwrap().reveal(), "new");
+        back.set("key", &Secret::new("newest")).unwrap();
+        assert_eq!(secrets(folder.path(), working).get("key").unwrap().unwrap().reveal(), "newest");
+        assert_eq!(FileSecrets::new(folder.path().join("secrets.toml")).get("key").unwrap(), None);
     }
 
     #[test]

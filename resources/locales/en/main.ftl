@@ -128,7 +128,8 @@ model-no-source = No source worked. You can try again, or choose a file that you
 
 servers-title = Servers
 servers-about = MCP servers give the model tools. No call runs that you did not allow.
-servers-config-error = The server configuration is not used; the file is left as it is
+servers-config-error = The configuration file cannot be used and is left as it is; the servers stay as they were
+servers-setting-errors = Some settings for all servers cannot be used; their defaults are
 servers-error = That did not work
 servers-bad-link = The link cannot be used: { $reason }
 servers-empty = No servers yet. “Add servers” takes the text that most servers show in their instructions, and more.

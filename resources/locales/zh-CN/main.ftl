@@ -124,7 +124,8 @@ model-no-source = 所有来源都失败了。可以重试，或选择已有的�
 
 servers-title = 服务器
 servers-about = MCP 服务器为模型提供工具。未经你允许，任何调用都不会运行。
-servers-config-error = 服务器配置无法使用；文件保持原样
+servers-config-error = 配置文件无法使用，已保持原样；服务器仍按之前的配置运行
+servers-setting-errors = 部分服务器通用设置无法使用，已改用默认值
 servers-error = 操作没有成功
 servers-bad-link = 这个链接无法使用：{ $reason }
 servers-empty = 还没有服务器。点“添加服务器”，大多数服务器说明里给出的文本可以直接使用。

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use handrail_engine::mcp::config::{EraChoice, Transport};
 use handrail_engine::mcp::consent::{Consent, Origin, Subject, Warning};
-use handrail_engine::mcp::{Offers, ServerConfig, ServerView, SignIn};
+use handrail_engine::mcp::{self, Offers, ServerConfig, ServerView, SignIn};
 use handrail_engine::{Config, Engine};
 use iced_test::simulator;
 use serde_json::json;
@@ -257,6 +257,14 @@ fn a_broken_file_is_said_with_its_place_and_what_can_be_done() {
     assert!(stage.sees("mcp_config.json does not parse at line 4, column 9: expected a comma"));
     assert!(matches!(stage.pressed("Open the file")[..], [Message::OpenFile]));
     assert!(matches!(stage.pressed("Restore the backup")[..], [Message::Restore]));
+    let configured = |wrong: &[&str]| {
+        let wrong = wrong.iter().map(|reason| (*reason).to_owned()).collect();
+        handrail_engine::Event::Server(mcp::Event::Configured { settings: Box::default(), wrong })
+    };
+    stage.facts.apply(configured(&["\"backoffMultiplier\" must be from 1 to 100"]));
+    assert!(!stage.sees("Restore the backup") && stage.sees("\"backoffMultiplier\" must be from 1 to 100"));
+    stage.facts.apply(configured(&[]));
+    assert!(!stage.sees("\"backoffMultiplier\" must be from 1 to 100"));
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub struct Arguments {
     /// An MCP configuration to use instead of the one in the data folder.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Agrees to what a server starts where nobody was asked before.
+    #[arg(long)]
+    yes: bool,
     /// What to answer when a tool call needs a decision.
     #[arg(long, value_enum, default_value_t = Approve::Ask)]
     approve: Approve,
@@ -64,7 +67,7 @@ pub enum Approve {
 
 pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Result<(), Failure> {
     checked(&arguments)?;
-    let servers = start_servers(engine, &arguments.server, arguments.config.is_some(), output).await?;
+    let servers = start_servers(engine, &arguments, output).await?;
     let mut attachments = Vec::new();
     for path in &arguments.attach {
         attachments.push(super::documents::attach(engine, path, output).await?);
@@ -142,7 +145,8 @@ fn options(arguments: &Arguments, servers: Vec<ServerId>) -> Options {
     }
 }
 
-async fn start_servers(engine: &Engine, names: &[String], own_config: bool, output: &Output) -> Result<Vec<ServerId>, Failure> {
+async fn start_servers(engine: &Engine, arguments: &Arguments, output: &Output) -> Result<Vec<ServerId>, Failure> {
+    let (names, own_config) = (&arguments.server, arguments.config.is_some());
     // Chat without tools does not need the configuration.
     if let Some(error) = engine.servers().config_error().filter(|_| own_config || !names.is_empty()) {
         return Err(Failure::new(error));
@@ -152,6 +156,7 @@ async fn start_servers(engine: &Engine, names: &[String], own_config: bool, outp
     } else {
         names.iter().map(|name| ServerId::new(name.as_str())).collect()
     };
+    super::consent::ensure(engine, &ids, arguments.yes, output).await?;
     for id in &ids {
         engine.servers().start(id)?;
     }

@@ -1,4 +1,4 @@
-//! `servers`: adding, taking over and removing them. Nothing here starts a server; the window asks before it does.
+//! `servers`: adding, taking over and removing them. Nothing here starts a server; whoever starts one is asked first.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -26,7 +26,7 @@ const LOG_TAIL: u64 = 1024 * 1024;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Adds the servers of a file in any usual shape. They start with the window, once somebody agreed there.
+    /// Adds the servers of a file in any usual shape. They start with the window, once somebody agreed to them.
     Add {
         /// The file; `-` for stdin.
         file: PathBuf,
@@ -336,19 +336,7 @@ fn show(id: &ServerId, consent: &Consent, what: &str, output: &Output) {
     let (subject, warnings) = (&consent.subject, consent.warnings.iter().map(ToString::to_string).collect::<Vec<_>>());
     output.foreign(
         &json!({ "server": id, "what": what, "starts": subject.line(), "names": subject.names(), "folder": subject.folder(), "warnings": warnings }),
-        || {
-            let mut text = format!("{id}: {what}\n  {}", subject.line());
-            if !subject.names().is_empty() {
-                text.push_str(&format!("\n  with {}", subject.names().join(", ")));
-            }
-            if let Some(folder) = subject.folder() {
-                text.push_str(&format!("\n  in {}", folder.display()));
-            }
-            for warning in &warnings {
-                text.push_str(&format!("\n  ! {warning}"));
-            }
-            text
-        },
+        || format!("{id}: {what}\n{}", crate::consent::lines(consent)),
     );
 }
 

@@ -6,6 +6,7 @@
 mod ask;
 mod bench;
 mod configure;
+mod consent;
 mod documents;
 mod ledger;
 mod models;
@@ -101,7 +102,9 @@ fn run(arguments: Arguments, output: &Output) -> Result<(), Failure> {
         Command::Servers(command) => command.config(),
         _ => None,
     };
-    let config = Config { models_dir, mcp_config, start_servers: false, consent: Policy::Trust, ..Config::new(data_dir) };
+    // A file that is named here holds what whoever named it wants to run; what stands in the data folder may be anybody's.
+    let consent = if mcp_config.is_some() { Policy::Trust } else { Policy::Ask };
+    let config = Config { models_dir, mcp_config, start_servers: false, consent, ..Config::new(data_dir) };
     let engine = Engine::start(config)?;
     // Nobody sits here to fill in what a server asks; servers are told so, and nothing waits for ever.
     engine.servers().set_attended(false);

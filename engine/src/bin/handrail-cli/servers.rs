@@ -34,8 +34,11 @@ pub enum Command {
     },
     /// Starts servers, lists their tools and stops them again.
     Check {
-        /// One server; all where none is named.
+        /// One server; all that are switched on where none is named.
         name: Option<String>,
+        /// Agrees to what a server starts where nobody was asked before.
+        #[arg(long)]
+        yes: bool,
         /// An MCP configuration to use instead of the one in the data folder.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
@@ -51,6 +54,9 @@ pub enum Command {
         /// What to answer when the call needs a decision.
         #[arg(long, value_enum, default_value_t = Approve::Ask)]
         approve: Approve,
+        /// Agrees to what the server starts where nobody was asked before.
+        #[arg(long)]
+        yes: bool,
         /// An MCP configuration to use instead of the one in the data folder.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
@@ -62,6 +68,9 @@ pub enum Command {
         /// Only prints the address.
         #[arg(long)]
         no_browser: bool,
+        /// Agrees to the server's address where nobody was asked before.
+        #[arg(long)]
+        yes: bool,
         /// An MCP configuration to use instead of the one in the data folder.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
@@ -110,9 +119,18 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
             }
             Ok(())
         }
-        Command::Check { name, .. } => check(engine, name, output).await,
-        Command::Call { name, tool, arguments, approve, .. } => call(engine, &name, &tool, &arguments, approve, output).await,
-        Command::SignIn { name, no_browser, .. } => sign_in(engine, name, no_browser, output).await,
+        Command::Check { name, yes, .. } => check(engine, name, yes, output).await,
+        Command::Call { name, tool, arguments, approve, yes, .. } => {
+            let arguments = parsed(&arguments)?;
+            let id = ServerId::new(name);
+            super::consent::ensure_one(engine, &id, yes, output).await?;
+            call(engine, &id, &tool, arguments, approve, output).await
+        }
+        Command::SignIn { name, no_browser, yes, .. } => {
+            let id = ServerId::new(name);
+            super::consent::ensure_one(engine, &id, yes, output).await?;
+            sign_in(engine, id, no_browser, output).await
+        }
         Command::SignOut { name, .. } => {
             engine.servers().sign_out(&ServerId::new(name.clone())).await?;
             output.result(&json!({ "server": name, "signed_in": false }), || format!("{name} is signed out"));
@@ -122,8 +140,7 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
     }
 }
 
-async fn sign_in(engine: &Engine, name: String, no_browser: bool, output: &Output) -> Result<(), Failure> {
-    let id = ServerId::new(name);
+async fn sign_in(engine: &Engine, id: ServerId, no_browser: bool, output: &Output) -> Result<(), Failure> {
     let open = |page: &str| {
         output.note(&format!("to sign in to {id}, agree on this page:\n{page}"));
         // Where no browser can be opened, the address above is what is left.
@@ -158,20 +175,26 @@ pub fn usable(view: &ServerView) -> Result<(), Failure> {
     }
 }
 
-async fn check(engine: &Engine, name: Option<String>, output: &Output) -> Result<(), Failure> {
+async fn check(engine: &Engine, name: Option<String>, yes: bool, output: &Output) -> Result<(), Failure> {
     let ids: Vec<ServerId> = match name {
         Some(name) => vec![ServerId::new(name)],
-        None => engine.servers().servers().into_iter().map(|view| view.id).collect(),
+        None => active(engine, output),
     };
-    if ids.is_empty() {
-        output.note("no server is configured");
+    let (mut started, mut failures) = (Vec::new(), Vec::new());
+    for id in ids {
+        match super::consent::ensure_one(engine, &id, yes, output).await {
+            Ok(()) => {
+                engine.servers().start(&id)?;
+                started.push(id);
+            }
+            Err(failure) => {
+                output.failure(&failure);
+                failures.push(id.to_string());
+            }
+        }
     }
-    for id in &ids {
-        engine.servers().start(id)?;
-    }
-    let mut failures = Vec::new();
     // Each is told as it comes: one that is slow says nothing about the others.
-    let waits = ids.into_iter().map(|id| async move {
+    let waits = started.into_iter().map(|id| async move {
         let outcome = engine.servers().ready(&id, WAIT).await;
         (id, outcome)
     });
@@ -193,19 +216,34 @@ async fn check(engine: &Engine, name: Option<String>, output: &Output) -> Result
     if failures.is_empty() { Ok(()) } else { Err(Failure::new(format!("not usable: {}", failures.join(", ")))) }
 }
 
-async fn call(engine: &Engine, name: &str, tool: &str, arguments: &str, approve: Approve, output: &Output) -> Result<(), Failure> {
-    let id = ServerId::new(name);
+/// The servers that are switched on; says which are not.
+fn active(engine: &Engine, output: &Output) -> Vec<ServerId> {
+    let (on, off): (Vec<ServerView>, Vec<ServerView>) = engine.servers().servers().into_iter().partition(|view| view.config.active);
+    if on.is_empty() && off.is_empty() {
+        output.note("no server is configured");
+    } else if !off.is_empty() {
+        let names: Vec<&str> = off.iter().map(|view| view.id.as_str()).collect();
+        output.note(&format!("switched off and not checked (name one to check it): {}", names.join(", ")));
+    }
+    on.into_iter().map(|view| view.id).collect()
+}
+
+fn parsed(arguments: &str) -> Result<Value, Failure> {
     let arguments: Value = serde_json::from_str(arguments).map_err(|error| Failure::new(format!("the arguments are not JSON: {error}")))?;
     if !arguments.is_object() {
         return Err(Failure::new("the arguments must be a JSON object, such as {\"path\": \"/tmp\"}"));
     }
-    engine.servers().start(&id)?;
-    usable(&engine.servers().ready(&id, WAIT).await?)?;
+    Ok(arguments)
+}
+
+async fn call(engine: &Engine, id: &ServerId, tool: &str, arguments: Value, approve: Approve, output: &Output) -> Result<(), Failure> {
+    engine.servers().start(id)?;
+    usable(&engine.servers().ready(id, WAIT).await?)?;
     let tools = engine.servers().tools();
-    let found = tools.iter().find(|candidate| candidate.definition().id.server == id && candidate.definition().id.name == tool);
+    let found = tools.iter().find(|candidate| candidate.definition().id.server == *id && candidate.definition().id.name == tool);
     let Some(found) = found else {
-        let names: Vec<&str> = tools.iter().filter(|t| t.definition().id.server == id).map(|t| t.definition().id.name.as_str()).collect();
-        return Err(Failure::new(format!("server '{name}' has no tool '{tool}'; it has {}", names.join(", "))));
+        let names: Vec<&str> = tools.iter().filter(|t| t.definition().id.server == *id).map(|t| t.definition().id.name.as_str()).collect();
+        return Err(Failure::new(format!("server '{id}' has no tool '{tool}'; it has {}", names.join(", "))));
     };
     handrail_engine::turn::validate(&found.definition().input_schema, &arguments).map_err(Failure::new)?;
     run_gated(engine, found, arguments, approve, output).await

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Error;
 
@@ -56,6 +57,35 @@ pub(in crate::mcp) fn replaceable(path: &Path) -> Result<PathBuf, Error> {
         }
     }
     Err(wrong("it is a link that leads nowhere"))
+}
+
+/// What keeps other processes of ours from changing a file between our reading and our writing it; it goes with its drop.
+#[derive(Debug)]
+pub(in crate::mcp) struct Alone {
+    _lock: Option<fs::File>,
+}
+
+/// Waits until no other process changes this file. They do so for some milliseconds; one that holds on is an error.
+pub(in crate::mcp) fn alone(path: &Path) -> Result<Alone, Error> {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(20);
+    let wrong = |reason: String| Error::File { path: path.to_owned(), reason };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| wrong(error.to_string()))?;
+    }
+    let lock = fs::File::options().create(true).append(true).open(beside(path, "lock")).map_err(|error| wrong(error.to_string()))?;
+    for _ in 0..TRIES {
+        match lock.try_lock() {
+            Ok(()) => return Ok(Alone { _lock: Some(lock) }),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            // Some file systems know no locks; one process is usual.
+            Err(fs::TryLockError::Error(error)) => {
+                tracing::debug!(%error, "the configuration's lock file cannot be locked");
+                return Ok(Alone { _lock: None });
+            }
+        }
+    }
+    Err(wrong(format!("another Handrail has been changing it for {:?}; try again", PAUSE * TRIES)))
 }
 
 /// Keeps a text in a file beside another one, with this at the end of its name; gives the file. What an earlier time kept
@@ -140,6 +170,23 @@ mod tests {
             permissions.set_readonly(false);
             fs::set_permissions(&path, permissions).unwrap();
         }
+    }
+
+    #[test]
+    fn only_one_changes_a_file_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/f.json");
+        let first = alone(&path).unwrap();
+        let waiting = std::thread::spawn({
+            let path = path.clone();
+            move || alone(&path).map(|_| std::time::Instant::now())
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let freed = std::time::Instant::now();
+        drop(first);
+        assert!(waiting.join().unwrap().unwrap() >= freed);
+        let _held = alone(&path).unwrap();
+        assert!(alone(&path).unwrap_err().to_string().contains("another Handrail"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use tokio::runtime::Handle;
 
-use super::super::config::{self, Document, Entry, ServerConfig, beside, keep_beside, read_text, replaceable, write_text};
+use super::super::config::{self, Document, Entry, ServerConfig, alone, beside, keep_beside, read_text, replaceable, write_text};
 use super::super::connection::Connection;
 use super::super::consent::{Origin, Policy};
 use super::super::{Consent, Error, Event};
@@ -63,6 +63,7 @@ impl Manager {
         if self.servers_lock().closing {
             return Err(config::Error::File { path: path.to_owned(), reason: "Handrail is shutting down".to_owned() }.into());
         }
+        let _alone = alone(path)?;
         let loaded = read_text(path).and_then(|text| self.usable(path, text.as_deref()));
         let mut document = match loaded {
             Ok(document) => document,
@@ -178,10 +179,11 @@ impl Manager {
         let backup = beside(path, "bak");
         let kept = {
             let _file = self.file_lock();
+            let target = replaceable(path)?;
+            let _alone = alone(path)?;
             let text =
                 read_text(&backup)?.ok_or_else(|| config::Error::File { path: backup.clone(), reason: "there is no backup".to_owned() })?;
             let _ = Document::parse(&text, &backup.display().to_string())?;
-            let target = replaceable(path)?;
             let kept = match read_text(path) {
                 Ok(Some(broken)) if broken != text => Some(keep_beside(path, "broken", &broken)?),
                 Ok(_) => None,
@@ -243,9 +245,13 @@ impl Manager {
             })
             .collect();
         let mut servers = self.servers_lock();
-        servers.config_error = None;
         let (settings, errors) = document.settings(&servers.defaults);
         self.inner.host.set_settings(settings.clone());
+        let words = |errors: &[config::Error]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let wrong = words(&errors);
+        if servers.config_error.take().is_some() || servers.settings != settings || words(&servers.setting_errors) != wrong {
+            let _ = self.inner.events.send(Event::Configured { settings: Box::new(settings.clone()), wrong });
+        }
         (servers.settings, servers.setting_errors) = (settings, errors);
         let Some(runtime) = self.inner.runtime.clone() else {
             if !entries.is_empty() {
