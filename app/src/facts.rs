@@ -9,7 +9,7 @@ use handrail_engine::local::{ModelState, ModelView};
 use handrail_engine::mcp::{self, Question, ServerView};
 use handrail_engine::rag::Document;
 use handrail_engine::settings::Settings;
-use handrail_engine::tool::{Definition, ServerId, ToolId};
+use handrail_engine::tool::{CallId, Definition, ServerId, ToolId};
 use handrail_engine::{Engine, Event};
 
 /// The snapshot.
@@ -107,6 +107,12 @@ impl Facts {
     #[must_use]
     pub fn server(&self, id: &ServerId) -> Option<&ServerView> {
         self.servers.iter().find(|server| server.id == *id)
+    }
+
+    /// What cancels this call at its server, while it runs there.
+    #[must_use]
+    pub fn running(&self, server: &ServerId, call: &CallId) -> Option<u64> {
+        self.server(server)?.running.iter().find(|running| running.call == *call).map(|running| running.id)
     }
 
     /// A model of the catalogue.

@@ -20,7 +20,7 @@ mod transport;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::tool::{Definition, Progress, ServerId};
+use crate::tool::{CallId, Definition, Progress, ServerId};
 
 pub use config::ServerConfig;
 pub use consent::Consent;
@@ -79,6 +79,8 @@ pub enum Era {
 pub struct RunningCall {
     /// Names the call among those of its server; [`Manager::cancel_call`] takes it.
     pub id: u64,
+    /// The call that the gate let through.
+    pub call: CallId,
     /// The tool's name.
     pub tool: String,
     /// When it was sent.

@@ -357,17 +357,15 @@ impl Chat {
         }
     }
 
-    /// Cancels one call; the turn goes on with that. Where the server's list does not tell which it is, the turn stops.
+    /// Cancels one call; the turn goes on with that. What no server has running yet, or any more, is stopped with the turn.
     fn cancel(&mut self, call: &CallId, env: &Env<'_>) -> Action {
         let mut found = None;
         if let Some(talk) = self.talk_mut() {
             talk.with_card(call, |card| {
                 let tool = &card.record.call.tool;
-                let mut running = env.facts.server(&tool.server).into_iter().flat_map(|server| &server.running);
-                let mut same = running.by_ref().filter(|running| running.tool == tool.name);
-                if let (Some(one), None) = (same.next(), same.next()) {
+                if let Some(id) = env.facts.running(&tool.server, call) {
                     card.cancelled = true;
-                    found = Some((tool.server.clone(), one.id));
+                    found = Some((tool.server.clone(), id));
                 }
             });
         }

@@ -33,7 +33,7 @@ use super::config::{Entry, Name, Settings, Transport, expand, expand_oauth};
 use super::process::{Gone, Instance, Line, Tail};
 use super::{Era, Error, Event, Offers, ServerView, State};
 use crate::store::Store;
-use crate::tool::{self, CallResult, Control, Definition, ServerId, ToolId};
+use crate::tool::{self, CallId, CallResult, Control, Definition, ServerId, ToolId};
 use call::{Failed, Link};
 use changes::Changes;
 pub(super) use host::Host;
@@ -433,13 +433,14 @@ impl Connection {
     pub(super) async fn call(
         &self,
         id: &ToolId,
+        call: &CallId,
         transport: &str,
         arguments: Map<String, Value>,
         control: &Control,
     ) -> Result<CallResult, tool::Error> {
         let timeout = self.entry().config.timeout.map_or(control.timeout, Duration::from_secs);
         let (link, tool) = self.link(id, transport, control, timeout).await?;
-        match link.call(&tool, arguments, control, timeout).await {
+        match link.call(&tool, call, arguments, control, timeout).await {
             Ok(result) => {
                 self.heard(link);
                 Ok(result)

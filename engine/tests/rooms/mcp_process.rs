@@ -438,7 +438,8 @@ fn a_program_is_found_where_only_the_login_shell_looks() {
         let entry = json!({ "mcpServers": { "s": { "command": command, "env": { TAG: "login" } } } });
         std::fs::write(data.path().join("mcp_config.json"), entry.to_string()).unwrap();
         let mut app = std::process::Command::new(env!("CARGO_BIN_EXE_handrail-cli"));
-        let _ = app.arg("--data-dir").arg(data.path()).args(["servers", "call", "s", "echo", r#"{"a":"b"}"#, "--approve", "allow"]);
+        let _ =
+            app.arg("--data-dir").arg(data.path()).args(["servers", "call", "s", "echo", r#"{"a":"b"}"#, "--approve", "allow", "--yes"]);
         let out = app.env("SHELL", &shell).stdin(std::process::Stdio::null()).output().unwrap();
         (out.status.success(), format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)))
     };
@@ -583,7 +584,7 @@ fn one_end(ending: Ending, round: usize) -> Duration {
     let took = match ending {
         Ending::Exit | Ending::Crash => {
             let mut app = std::process::Command::new(env!("CARGO_BIN_EXE_handrail-cli"));
-            let _ = app.arg("--data-dir").arg(data.path()).args(["servers", "call", "s", "hang", "{}", "--approve", "allow"]);
+            let _ = app.arg("--data-dir").arg(data.path()).args(["servers", "call", "s", "hang", "{}", "--approve", "allow", "--yes"]);
             let _ = app.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
             let mut app = app.spawn().unwrap();
             wait("the whole tree", || lines(&pids).len() == 3 && heard(&log, "hanging") == 1, round);
@@ -666,7 +667,7 @@ fn a_flood_on_stderr_without_a_newline_costs_little_memory() {
         let entry = server(&json!({ "flood": flood, "log": log }), "flood");
         std::fs::write(data.path().join("mcp_config.json"), json!({ "mcpServers": { "s": entry } }).to_string()).unwrap();
         let mut app = std::process::Command::new(env!("CARGO_BIN_EXE_handrail-cli"));
-        let _ = app.arg("--data-dir").arg(data.path()).args(["servers", "call", "s", "hang", "{}", "--approve", "allow"]);
+        let _ = app.arg("--data-dir").arg(data.path()).args(["servers", "call", "s", "hang", "{}", "--approve", "allow", "--yes"]);
         let _ = app.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         let mut app = app.spawn().unwrap();
         wait("the call arrives behind the flood", || heard(&log, "hanging") == 1, 0);

@@ -564,7 +564,7 @@ async fn the_command_line_signs_in_and_out() {
         let _ = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command.spawn().unwrap()
     };
-    let mut signing = cli(&["servers", "sign-in", "s", "--no-browser"]);
+    let mut signing = cli(&["servers", "sign-in", "s", "--no-browser", "--yes"]);
     let mut lines = BufReader::new(signing.stderr.take().unwrap()).lines();
     let page = loop {
         let line = lines.next_line().await.unwrap().expect("the page is printed");

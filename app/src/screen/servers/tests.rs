@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use handrail_engine::mcp::config::{EraChoice, Transport};
 use handrail_engine::mcp::consent::{Consent, Origin, Subject, Warning};
-use handrail_engine::mcp::{self, Offers, ServerConfig, ServerView, SignIn};
+use handrail_engine::mcp::{self, Offers, RunningCall, ServerConfig, ServerView, SignIn};
+use handrail_engine::tool::CallId;
 use handrail_engine::{Config, Engine};
 use iced_test::simulator;
 use serde_json::json;
@@ -239,6 +240,22 @@ fn a_switch_turns_one_tool_off() {
     let _ = stage.send(Message::Open("files".into()));
     let message = Message::Detail(detail::Message::Tools(tools::Message::Switch("write_file".to_owned(), false)));
     assert!(matches!(stage.send(message), Action::Run(_)));
+}
+
+#[test]
+fn of_two_calls_of_one_tool_the_right_one_is_found() {
+    let calls = [CallId::fresh(), CallId::fresh()];
+    let running = |(id, call): (u64, &CallId)| RunningCall {
+        id,
+        call: call.clone(),
+        tool: "read_file".to_owned(),
+        since: std::time::SystemTime::now(),
+        progress: None,
+    };
+    let view = ServerView { running: (7..).zip(&calls).map(running).collect(), ..server("files", State::Connected) };
+    let facts = Facts { servers: vec![view], ..Facts::default() };
+    assert_eq!(calls.map(|call| facts.running(&"files".into(), &call)), [Some(7), Some(8)]);
+    assert_eq!(facts.running(&"files".into(), &CallId::fresh()), None);
 }
 
 #[test]

@@ -304,7 +304,7 @@ mod tests {
     async fn a_question_goes_with_its_call_and_nobody_is_asked_where_nobody_is() {
         let asker = Arc::new(asker());
         let running = Arc::new(Running::default());
-        let ticket = running.enter(Some("t"), CancellationToken::new());
+        let ticket = running.enter(Some(("t", &crate::tool::CallId::fresh())), CancellationToken::new());
         let schema = json!({ "type": "object", "properties": {} });
         let waiting = tokio::spawn({
             let (asker, asking, schema) = (asker.clone(), ticket.asks(), schema.clone());

@@ -26,7 +26,7 @@ use super::reason::{MORE_RIGHTS, explain, explain_sign_in, unreachable};
 use super::run::{Break, Run, Want};
 use super::running::Running;
 use super::trace::{TaskSupport, Wire};
-use crate::tool::{self, CallResult, Content, Control, Definition, SchemaHash, ServerId};
+use crate::tool::{self, CallId, CallResult, Content, Control, Definition, SchemaHash, ServerId};
 
 /// How long a broken call waits for the exit code that explains it.
 const EXIT_SEEN: Duration = Duration::from_millis(60);
@@ -131,11 +131,12 @@ impl Link {
     pub(super) async fn call(
         &self,
         tool: &Definition,
+        call: &CallId,
         arguments: Map<String, Value>,
         control: &Control,
         timeout: Duration,
     ) -> Result<CallResult, Failed> {
-        let mut run = Run::new(self, control, timeout, Some(&tool.id.name));
+        let mut run = Run::new(self, control, timeout, Some((&tool.id.name, call)));
         // Where a task is only possible, the plain call is the quicker one.
         let required = self.wire.task_support(&tool.id.name) == Some(TaskSupport::Required);
         let mut as_task = self.era == Era::Legacy && required && self.wire.runs_tasks();

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::Era;
 use super::call::Link;
 use super::running::{Asking, Ticket};
-use crate::tool::{self, Control};
+use crate::tool::{self, CallId, Control};
 
 /// Progress extends a call's timeout, but never beyond this many timeouts (fixed).
 const MOST_TIMEOUTS: u32 = 10;
@@ -93,9 +93,9 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Begins; what is no call of a tool has no name and is not shown among the running calls.
-    pub(super) fn new(link: &'a Link, control: &Control, timeout: Duration, tool: Option<&str>) -> Self {
+    pub(super) fn new(link: &'a Link, control: &Control, timeout: Duration, call: Option<(&str, &CallId)>) -> Self {
         let (now, stop) = (Instant::now(), control.cancel.child_token());
-        let ticket = link.running.enter(tool, stop.clone());
+        let ticket = link.running.enter(call, stop.clone());
         let watcher = Watcher { to: control.progress.clone(), last: None };
         Self { link, stop, ticket, watcher, timeout, quiet_until: now + timeout, end: now + timeout * MOST_TIMEOUTS, paused_since: None }
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::RunningCall;
 use super::Shared;
-use crate::tool::Progress;
+use crate::tool::{CallId, Progress};
 
 /// How often a server's view is published at most because of what its calls do.
 const PACE: Duration = Duration::from_millis(250);
@@ -33,8 +33,9 @@ struct Calls {
 
 #[derive(Debug)]
 struct Entry {
-    /// None for what is no tool call, such as reading a resource: it may be asked about, but is not shown.
-    tool: Option<String>,
+    /// The tool and its call. None for what is no tool call, such as reading a resource: it may be asked about, but is not
+    /// shown.
+    call: Option<(String, CallId)>,
     since: SystemTime,
     progress: Option<Progress>,
     /// The requests that it waits for, or waited for lately.
@@ -50,11 +51,11 @@ impl Running {
     }
 
     /// Enters a call; it stays until the ticket is dropped. `cancel` is what [`Running::cancel`] fires.
-    pub(super) fn enter(self: &Arc<Self>, tool: Option<&str>, cancel: CancellationToken) -> Ticket {
+    pub(super) fn enter(self: &Arc<Self>, call: Option<(&str, &CallId)>, cancel: CancellationToken) -> Ticket {
         let (asking, paused) = watch::channel(0);
         let ended = CancellationToken::new();
         let entry = Entry {
-            tool: tool.map(str::to_owned),
+            call: call.map(|(tool, id)| (tool.to_owned(), id.clone())),
             since: SystemTime::now(),
             progress: None,
             requests: VecDeque::new(),
@@ -77,15 +78,15 @@ impl Running {
     pub(super) fn shown(&self) -> Vec<RunningCall> {
         let calls = self.lock();
         let shown = calls.entries.iter().filter_map(|(id, entry)| {
-            let tool = entry.tool.clone()?;
-            Some(RunningCall { id: *id, tool, since: entry.since, progress: entry.progress.clone() })
+            let (tool, call) = entry.call.clone()?;
+            Some(RunningCall { id: *id, call, tool, since: entry.since, progress: entry.progress.clone() })
         });
         shown.collect()
     }
 
     /// Stops a call; whether it still ran.
     pub(super) fn cancel(&self, id: u64) -> bool {
-        let found = self.lock().entries.get(&id).filter(|entry| entry.tool.is_some()).map(|entry| entry.cancel.clone());
+        let found = self.lock().entries.get(&id).filter(|entry| entry.call.is_some()).map(|entry| entry.cancel.clone());
         found.inspect(CancellationToken::cancel).is_some()
     }
 
@@ -96,7 +97,9 @@ impl Running {
         let named = calls.entries.values().find(|entry| request.is_some_and(|request| entry.requests.contains(request)));
         let only = if calls.entries.len() == 1 { calls.entries.values().next() } else { None };
         match named.or(only) {
-            Some(entry) => Asking::new(entry.tool.clone(), Some(entry.ended.clone()), vec![entry.asking.clone()]),
+            Some(entry) => {
+                Asking::new(entry.call.as_ref().map(|(tool, _)| tool.clone()), Some(entry.ended.clone()), vec![entry.asking.clone()])
+            }
             None => Asking::new(None, None, calls.entries.values().map(|entry| entry.asking.clone()).collect()),
         }
     }
@@ -133,7 +136,7 @@ impl Ticket {
         let calls = self.running.lock();
         let entry = calls.entries.get(&self.id);
         Asking::new(
-            entry.and_then(|entry| entry.tool.clone()),
+            entry.and_then(|entry| entry.call.as_ref().map(|(tool, _)| tool.clone())),
             Some(self.ended.clone()),
             entry.map(|entry| entry.asking.clone()).into_iter().collect(),
         )
@@ -195,7 +198,7 @@ mod tests {
     fn calls_are_shown_while_they_run_and_can_be_stopped() {
         let running = Arc::new(Running::default());
         let cancel = CancellationToken::new();
-        let first = running.enter(Some("dig"), cancel.clone());
+        let first = running.enter(Some(("dig", &CallId::fresh())), cancel.clone());
         let hidden = running.enter(None, CancellationToken::new());
         first.progress(&Progress { done: 1.0, total: Some(2.0), message: None });
         let shown = running.shown();
@@ -211,13 +214,13 @@ mod tests {
     #[test]
     fn a_question_belongs_to_the_call_of_its_request_or_to_the_only_one() {
         let running = Arc::new(Running::default());
-        let one = running.enter(Some("one"), CancellationToken::new());
+        let one = running.enter(Some(("one", &CallId::fresh())), CancellationToken::new());
         let asking = running.asks(None);
         assert_eq!((asking.tool.as_deref(), *one.paused.borrow()), (Some("one"), 1));
         drop(asking);
         assert_eq!(*one.paused.borrow(), 0);
 
-        let two = running.enter(Some("two"), CancellationToken::new());
+        let two = running.enter(Some(("two", &CallId::fresh())), CancellationToken::new());
         two.waits_for(&RequestId::Number(9));
         let named = running.asks(Some(&RequestId::Number(9)));
         assert_eq!((named.tool.as_deref(), *one.paused.borrow(), *two.paused.borrow()), (Some("two"), 0, 1));

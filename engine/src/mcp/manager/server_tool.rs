@@ -33,11 +33,12 @@ impl Tool<Permit> for ServerTool {
             if permit.transport() != transport {
                 return Err(Error::Permit(format!("the command or address of server '{}' changed since the tool was shown", id.server)));
             }
+            let call = permit.call().id.clone();
             // From here on the permit is spent: these arguments run, once, or nothing does.
             let Value::Object(arguments) = permit.spend_for(&id)? else {
                 return Err(Error::Permit("its arguments are no JSON object".to_owned()));
             };
-            connection.call(&id, &transport, arguments, &control).await
+            connection.call(&id, &call, &transport, arguments, &control).await
         }
         .boxed()
     }
