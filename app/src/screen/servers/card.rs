@@ -192,8 +192,9 @@ fn trouble<'a>(server: &'a ServerView, look: Look<'a>) -> Vec<Element<'a, Messag
             // The reason ends with the last lines; where they have a place of their own it is said without them.
             let reason = reason.split_once(LINES_FOLLOW).filter(|_| !server.stderr.is_empty()).map_or(reason.as_str(), |(what, _)| what);
             parts.push(words(reason, look.roles.danger).into());
-            if let Some(code) = exit_code {
-                parts.push(piece::small(look.locale.tv("server-exit-code", [("code", (*code).into())]), look.roles).into());
+            // A reason that tells of the end tells how it ended.
+            if let Some(code) = exit_code.filter(|code| !reason.contains(&format!("exit code {code}"))) {
+                parts.push(piece::small(look.locale.tv("server-exit-code", [("code", code.into())]), look.roles).into());
             }
             if !server.stderr.is_empty() {
                 parts.push(lines(server, look));

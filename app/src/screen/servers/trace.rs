@@ -78,7 +78,7 @@ fn numbered(lines: Vec<TraceLine>) -> Vec<Line> {
 /// What a message is, in short: its method, or which request it answers.
 fn what(message: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(message) else {
-        return message.chars().take(80).collect();
+        return cut(message).unwrap_or_else(|| message.chars().take(80).collect());
     };
     let id =
         value.get("id").filter(|id| !id.is_null()).map(|id| format!(" #{}", id.as_str().map_or_else(|| id.to_string(), str::to_owned)));
@@ -89,6 +89,27 @@ fn what(message: &str) -> String {
         (None, Some(error)) => format!("error{id} · {}", error.get("message").and_then(Value::as_str).unwrap_or_default()),
         (None, None) => format!("result{id}"),
     }
+}
+
+/// The same of a message that is too long to be kept whole: its beginning or its end, as servers write them, still tells.
+fn cut(message: &str) -> Option<String> {
+    /// As much of the beginning as the fields before a method or a result take.
+    const HEAD: usize = 120;
+    let (start, end) = message.rsplit_once(" [cut, ")?;
+    let head = start.char_indices().nth(HEAD).map_or(start, |(at, _)| &start[..at]);
+    let value = |rest: &str| -> Option<String> {
+        let value = rest.split_once([',', '}'])?.0.trim().trim_matches('"');
+        (!value.is_empty() && value.len() < 40).then(|| format!(" #{value}"))
+    };
+    if let Some((before, rest)) = head.split_once("\"method\":\"") {
+        let id = before.split_once("\"id\":").and_then(|(_, rest)| value(rest));
+        return Some(format!("{}{}", rest.split_once('"')?.0, id.unwrap_or_default()));
+    }
+    let (before, _) = head.split_once("\"result\":")?;
+    // The last field ends with the only brace behind it; what stands inside the result has its braces, too.
+    let last = end.rsplit_once(",\"id\":").map(|(_, rest)| rest).filter(|rest| rest.find('}') == Some(rest.len() - 1));
+    let id = before.split_once("\"id\":").map(|(_, rest)| rest).or(last).and_then(value);
+    Some(format!("result{}", id.unwrap_or_default()))
 }
 
 /// A message with line breaks, where it is whole.
@@ -185,6 +206,10 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "result #a"),
             (r#"{"jsonrpc":"2.0","id":4,"error":{"code":-1,"message":"no"}}"#, "error #4 · no"),
             (r#"{"jsonrpc":"2.0","id":5,"resu"#, r#"{"jsonrpc":"2.0","id":5,"resu"#),
+            (r#"{"jsonrpc":"2.0","id":5,"result":{"a":"b [cut, 9000 bytes] c"}}"#, "result #5"),
+            (r#"{"result":{"a":[{"n":1,"id":7 [cut, 9000 bytes] ,"id":8}]},"jsonrpc":"2.0","id":6}"#, "result #6"),
+            (r#"{"result":{"a":"b [cut, 9000 bytes] {"n":1,"id":8}]}}"#, "result"),
+            (r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"a [cut, 9000 bytes] "}}"#, "tools/call #9"),
         ] {
             assert_eq!(what(message), expected);
         }

@@ -24,6 +24,8 @@ const LINES: usize = 200;
 const BYTES: usize = 1 << 20;
 /// Bytes of one message that are kept (fixed).
 const LINE: usize = 4096;
+/// Bytes of the end of a longer message that are kept: some servers write there which request they answer (fixed).
+const ENDING: usize = 64;
 /// Characters of a skipped line that the log shows.
 const SHOWN: usize = 200;
 /// Tools whose way of running is remembered.
@@ -107,13 +109,17 @@ impl Wire {
         self.tasks().tools.get(tool).copied()
     }
 
-    fn keep(&self, received: bool, start: &[u8], whole: Option<usize>) {
+    fn keep(&self, received: bool, start: &[u8], end: &[u8], whole: Option<usize>) {
         let cut = whole.is_none_or(|whole| whole > start.len());
         let mut message = String::from_utf8_lossy(start).into_owned();
         if cut {
             // The cut may be inside a character.
             message.truncate(message.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
             message.push_str(&whole.map_or_else(|| " [cut]".to_owned(), |whole| format!(" [cut, {whole} bytes]")));
+            if !end.is_empty() {
+                message.push(' ');
+                message.push_str(String::from_utf8_lossy(end).trim_start_matches(char::REPLACEMENT_CHARACTER));
+            }
         }
         let mut ring = self.ring();
         ring.bytes += message.len();
@@ -128,7 +134,7 @@ impl Wire {
     fn keep_value(&self, received: bool, message: &impl serde::Serialize) {
         let mut start = Start(Vec::with_capacity(512));
         let whole = serde_json::to_writer(&mut start, message).is_ok().then_some(start.0.len());
-        self.keep(received, &start.0, whole);
+        self.keep(received, &start.0, &[], whole);
     }
 
     /// Reads what the protocol's types do not hold.
@@ -175,7 +181,8 @@ impl Write for Start {
 
 impl Observer for Wire {
     fn message(&self, received: bool, text: &[u8]) {
-        self.keep(received, &text[..text.len().min(LINE)], Some(text.len()));
+        let (start, rest) = text.split_at(text.len().min(LINE));
+        self.keep(received, start, &rest[rest.len().saturating_sub(ENDING)..], Some(text.len()));
     }
 
     fn rich(&self, text: &[u8]) {
@@ -260,7 +267,10 @@ mod tests {
         wire.keep_value(false, &long);
         let lines = wire.lines();
         let (raw, typed) = (&lines[LINES - 2].message, &lines[LINES - 1].message);
-        assert!(raw.len() < LINE + 40 && raw.contains("[cut, 200011 bytes]") && !raw.contains('\u{fffd}'), "{raw}");
+        assert!(
+            raw.len() < LINE + 40 + ENDING && raw.contains("[cut, 200011 bytes] é") && raw.ends_with("é\"}") && !raw.contains('\u{fffd}'),
+            "{raw}"
+        );
         assert!(typed.len() < LINE + 40 && typed.ends_with("é [cut]"), "{typed}");
         for _ in 0..1000 {
             wire.keep_value(true, &long);
