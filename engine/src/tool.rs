@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use alias::Aliases;
-pub use call::{Call, CallId, canonical_json};
+pub use call::{Call, CallId, canonical_digest, canonical_json};
 pub use definition::Definition;
 pub use id::{SchemaHash, ServerId, ToolId};
 pub use result::{CallResult, Content, KEPT};

@@ -1,14 +1,13 @@
 //! The permit: minted only by the gate, for exactly one call.
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::tool::{self, Call, ToolId, canonical_json};
+use crate::tool::{self, Call, ToolId, canonical_digest};
 
 /// Leave to run one call, with the arguments inside. It cannot be made outside this room, copied, or used twice.
 ///
 /// It carries a seal: SHA-256 over the canonical JSON of the tool's identity, what its server stood for, the call's id
-/// and the arguments, taken from the request that the person (or the rule) decided about. Spending it checks the call against the seal.
+/// and the digest of the arguments, taken from the request that the person (or the rule) decided about. Spending it checks the call against the seal.
 #[derive(Debug)]
 pub struct Permit {
     call: Call,
@@ -29,9 +28,10 @@ impl Seal {
             "schema": call.tool.schema,
             "transport": transport,
             "call": call.id,
-            "arguments": call.arguments,
+            // By their digest: they may be large, and are never copied for this.
+            "arguments": canonical_digest(&call.arguments),
         });
-        Self(Sha256::digest(canonical_json(&bound)).into())
+        Self(canonical_digest(&bound))
     }
 }
 

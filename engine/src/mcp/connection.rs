@@ -55,7 +55,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Shared {
     id: ServerId,
-    entry: Mutex<Arc<Entry>>,
+    entry: Mutex<Kept>,
     /// Whether somebody wants it to run; a stop that is still under way counts as not wanted.
     wanted: AtomicBool,
     /// Held while somebody changes his mind about that: the commands then come in the order of the wishes.
@@ -85,6 +85,19 @@ struct Shared {
     /// Who gives its access tokens.
     account: Arc<Account>,
     _pacer: DropGuard,
+}
+
+/// What it is configured to be, and the name of what that stands for ([`Transport::fingerprint`]): each call asks for it.
+#[derive(Clone, Debug)]
+struct Kept {
+    entry: Arc<Entry>,
+    stands_for: Arc<str>,
+}
+
+impl Kept {
+    fn new(entry: Entry) -> Self {
+        Self { stands_for: entry.config.transport.fingerprint().into(), entry: Arc::new(entry) }
+    }
 }
 
 /// Where the server stands. Readers clone it and hold no lock.
@@ -118,8 +131,35 @@ impl Default for Snapshot {
     }
 }
 
+/// What a call needs to know of a [`Snapshot`].
+struct Seen {
+    state: State,
+    link: Option<Arc<Link>>,
+    tool: Option<Arc<Definition>>,
+    /// Whether it lists tools; one that is stopped or starting lists nothing yet, nor does one that was never there.
+    lists: bool,
+    /// Whether what gave the tools is what is asked for.
+    same: bool,
+}
+
+impl Seen {
+    fn of(now: &Snapshot, id: &ToolId, transport: &str) -> Self {
+        Self {
+            state: now.state.clone(),
+            link: now.link.clone(),
+            tool: now.tools.iter().find(|tool| tool.id == *id).cloned(),
+            lists: now.state.lists_tools() && !(now.link.is_none() && now.tools.is_empty()),
+            same: now.transport == transport,
+        }
+    }
+}
+
 impl Shared {
     fn entry(&self) -> Arc<Entry> {
+        self.kept().entry
+    }
+
+    fn kept(&self) -> Kept {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -216,7 +256,7 @@ impl Connection {
             changes: Arc::new(Changes::new(id.clone(), events.clone())),
             account: Arc::new(Account::new(id.clone(), host.secrets().clone(), store.clone())),
             id,
-            entry: Mutex::new(Arc::new(entry)),
+            entry: Mutex::new(Kept::new(entry)),
             wanted: AtomicBool::new(false),
             wishing: Mutex::new(()),
             snapshot: watch::Sender::new(snapshot),
@@ -328,7 +368,7 @@ impl Connection {
     /// Takes a new configuration; a server that is wanted is started anew with it, where that was agreed to.
     pub(super) fn configure(&self, entry: Entry) {
         let agreed = entry.consent.is_none();
-        *self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(entry);
+        *self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner) = Kept::new(entry);
         let _wish = self.shared.wishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.as_configured.store(false, Ordering::Release);
         let start = agreed && self.shared.is_wanted();
@@ -338,14 +378,15 @@ impl Connection {
 
     /// Takes an entry that changes nothing about how the server runs.
     pub(super) fn describe(&self, entry: Entry) {
-        *self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(entry);
+        *self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner) = Kept::new(entry);
         self.shared.publish(|_| {});
     }
 
     /// Takes it as agreed to, where this is what must be agreed to now; says whether it is.
     pub(super) fn agreed(&self, hash: &str) -> bool {
         {
-            let mut entry = self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.shared.entry.lock().unwrap_or_else(PoisonError::into_inner);
+            let entry = &mut kept.entry;
             match &entry.consent {
                 Some(consent) if consent.hash == hash => *entry = Arc::new(Entry { consent: None, ..(**entry).clone() }),
                 Some(_) => return false,
@@ -480,17 +521,16 @@ impl Connection {
     }
 
     /// Whether the tool is still what it was when it was shown, as far as is known now.
-    fn unchanged(&self, now: &Snapshot, id: &ToolId, transport: &str) -> Result<(), tool::Error> {
+    fn unchanged(&self, now: &Seen, id: &ToolId, transport: &str) -> Result<(), tool::Error> {
         // What the whole process goes by, then what this connection is, or is about to be.
-        if self.shared.store.server_transport(&id.server) != transport || self.entry().config.transport.fingerprint() != transport {
+        let kept = self.shared.kept();
+        if self.shared.store.server_transport(&id.server) != transport || &*kept.stands_for != transport {
             return Err(tool::Error::Permit(format!("the command or address of server '{}' changed since the tool was shown", id.server)));
         }
-        if self.entry().config.disabled_tools.contains(&id.name) {
+        if kept.entry.config.disabled_tools.contains(&id.name) {
             return Err(tool::Error::Permit(format!("the tool {id} was switched off since it was shown")));
         }
-        // A server that is stopped or starting lists nothing yet, nor does one that was never there.
-        let lists = now.state.lists_tools() && !(now.link.is_none() && now.tools.is_empty());
-        if lists && (now.transport != transport || !now.tools.iter().any(|tool| tool.id == *id)) {
+        if now.lists && !(now.same && now.tool.is_some()) {
             return Err(tool::Error::Permit(format!("the server changed the tool {id} since it was shown")));
         }
         Ok(())
@@ -508,15 +548,14 @@ impl Connection {
         let mut reason = "it is not connected".to_owned();
         loop {
             {
-                // A clone: link and tools must be of one moment, and the checks take locks.
-                let now = snapshot.borrow_and_update().clone();
+                // Link and tool must be of one moment; the checks take locks, so that they come after it.
+                let now = Seen::of(&snapshot.borrow_and_update(), id, transport);
                 self.unchanged(&now, id, transport)?;
-                let tool = now.tools.iter().find(|tool| tool.id == *id);
-                match (&now.state, &now.link) {
+                match (&now.state, now.link) {
                     // What is dead already is about to be noticed: a call waits for what comes after it.
-                    (State::Connected | State::Slow { .. }, Some(link)) if !is_dead(link) => {
+                    (State::Connected | State::Slow { .. }, Some(link)) if !is_dead(&link) => {
                         let gone = || tool::Error::Permit(format!("the server changed the tool {id} since it was shown"));
-                        return Ok((link.clone(), tool.ok_or_else(gone)?.clone()));
+                        return Ok((link, now.tool.ok_or_else(gone)?));
                     }
                     (State::Stopped, _) => return Err(self.shared.unavailable("it is stopped")),
                     (State::Failed { reason, .. } | State::NeedsSignIn { reason }, _) => {

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::conversations::{json, nanoseconds, timestamp};
 use super::{Error, Store};
 use crate::conversation::ConversationId;
-use crate::tool::{Call, CallId, SchemaHash, ServerId, ToolId, canonical_json};
+use crate::tool::{Call, CallId, SchemaHash, ServerId, ToolId, canonical_digest, canonical_json};
 
 pub(super) const MIGRATIONS: &[&str] = &["
     CREATE TABLE ledger (
@@ -148,7 +148,7 @@ impl Store {
                 conversation,
                 call: call.id.clone(),
                 tool: call.tool.clone(),
-                arguments: hex(&Sha256::digest(canonical_json(&call.arguments))),
+                arguments: hex(&canonical_digest(&call.arguments)),
                 recorded,
                 previous,
                 hash: String::new(),

@@ -4,9 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use super::call::canonical_json;
+use super::call::canonical_digest;
 
 /// The key of a server's entry in the configuration; never the name that the server claims for itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,7 +45,7 @@ impl SchemaHash {
     /// Hashes a JSON value independently of the order of its keys.
     #[must_use]
     pub fn of(value: &Value) -> Self {
-        Self(Sha256::digest(canonical_json(value).as_bytes()).into())
+        Self(canonical_digest(value))
     }
 
     /// The hash as 64 lower-case hexadecimal digits.

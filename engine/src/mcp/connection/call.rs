@@ -141,8 +141,11 @@ impl Link {
         let required = self.wire.task_support(&tool.id.name) == Some(TaskSupport::Required);
         let mut as_task = self.era == Era::Legacy && required && self.wire.runs_tasks();
         let mut tried = Tried::default();
+        let mut want = Want::Tool { name: tool.id.name.clone(), arguments, as_task };
         loop {
-            let want = Want::Tool { name: tool.id.name.clone(), arguments: arguments.clone(), as_task };
+            if let Want::Tool { as_task: how, .. } = &mut want {
+                *how = as_task;
+            }
             let broken = match run.rounds(&want).await {
                 Ok(result) if !as_task && self.may_need_a_task() && wants_a_task(&result) => {
                     as_task = true;

@@ -16,6 +16,8 @@ use tokio::sync::Mutex;
 /// Longest line that is read as a message (fixed): what fits over HTTP fits here as well. A longer one is dropped, and
 /// only the call that it answers fails.
 pub(in crate::mcp) const LINE: usize = 16 * 1024 * 1024;
+/// Bytes that are read at once: what a pipe holds on Linux.
+const READ: usize = 64 * 1024;
 /// Bytes at both ends of a dropped line that are searched for the id.
 const ENDS: usize = 4096;
 /// Messages of one batch (revision 2025-03-26) that are taken.
@@ -57,7 +59,7 @@ impl<R: AsyncRead, W> Stdio<R, W> {
     pub(in crate::mcp) fn new(read: R, write: W, observer: Arc<dyn Observer>) -> Self {
         let write = Arc::new(Mutex::new(Some(write)));
         Self {
-            read: BufReader::with_capacity(32 * 1024, read),
+            read: BufReader::with_capacity(READ, read),
             line: Vec::new(),
             long: None,
             ready: VecDeque::new(),
@@ -76,7 +78,7 @@ impl<R: AsyncRead + Unpin + Send, W> Stdio<R, W> {
             Ok([]) | Err(_) => return false,
             Ok(available) => available,
         };
-        let end = available.iter().position(|byte| *byte == b'\n');
+        let end = memchr::memchr(b'\n', available);
         let piece = &available[..end.unwrap_or(available.len())];
         let used = piece.len() + usize::from(end.is_some());
         if let Some(long) = &mut self.long {
