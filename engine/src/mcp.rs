@@ -14,7 +14,6 @@ pub mod offer;
 mod process;
 pub mod question;
 pub mod sampling;
-mod schema;
 mod transport;
 
 use std::sync::Arc;
@@ -40,6 +39,8 @@ pub struct ServerView {
     pub state: State,
     /// Its tools, as last known.
     pub tools: Vec<Arc<Definition>>,
+    /// What of it was left out, or not taken as it came: tools that are none, answers out of shape.
+    pub notes: Vec<String>,
     /// What it offers beside tools.
     pub offers: Offers,
     /// The server's own instructions, where it gave any.

@@ -7,7 +7,9 @@ mod alias;
 mod call;
 mod definition;
 mod id;
+pub mod numbers;
 mod result;
+pub mod schema;
 
 use std::fmt;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ mod call;
 mod changes;
 mod content;
 mod converse;
+mod greeting;
 mod handler;
 mod host;
 mod list;
@@ -17,6 +18,7 @@ mod running;
 mod supervise;
 mod task;
 mod trace;
+mod waiting;
 mod way;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -105,6 +107,8 @@ impl Kept {
 struct Snapshot {
     state: State,
     tools: Vec<Arc<Definition>>,
+    /// What was left out of the list of tools.
+    notes: Vec<String>,
     instructions: Option<String>,
     era: Option<Era>,
     offers: Offers,
@@ -120,6 +124,7 @@ impl Default for Snapshot {
         Self {
             state: State::Stopped,
             tools: Vec::new(),
+            notes: Vec::new(),
             instructions: None,
             era: None,
             offers: Offers::default(),
@@ -190,6 +195,7 @@ impl Shared {
             config: entry.config.clone(),
             state: snapshot.state,
             tools: snapshot.tools,
+            notes: snapshot.notes.into_iter().chain(self.wire.mends()).collect(),
             instructions: snapshot.instructions,
             offers: snapshot.offers,
             pid: snapshot.pid,

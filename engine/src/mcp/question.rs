@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{Checker, Wrong};
 use crate::tool::ServerId;
+use crate::tool::schema::{Checker, Wrong};
 
 /// Names a question within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

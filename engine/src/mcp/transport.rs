@@ -3,5 +3,6 @@
 mod client;
 mod events;
 pub(super) mod http;
+pub(super) mod mend;
 pub(super) mod sse;
 pub(super) mod stdio;

@@ -1,9 +1,12 @@
 //! What a server says about one of its tools.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::id::{SchemaHash, ServerId, ToolId};
+use super::schema::{Cleaned, Unchecked, cleaned};
 
 /// A tool as its server defines it. The identity covers every field, so any change gives another [`ToolId`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +23,18 @@ pub struct Definition {
     pub output_schema: Option<Value>,
     /// Hints such as `readOnlyHint`: untrusted, they may sort and warn but never skip the gate.
     pub annotations: Option<Value>,
+    #[serde(skip)]
+    usable: Usable,
+}
+
+/// What of the schemas can be used, found out when it is first asked for. It follows from the other fields.
+#[derive(Clone, Debug, Default)]
+struct Usable(OnceLock<(Cleaned, Option<Cleaned>)>);
+
+impl PartialEq for Usable {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Definition {
@@ -43,7 +58,42 @@ impl Definition {
             "outputSchema": output_schema,
             "annotations": annotations,
         }));
-        Self { id: ToolId { server, name, schema }, title, description, input_schema, output_schema, annotations }
+        Self {
+            id: ToolId { server, name, schema },
+            title,
+            description,
+            input_schema,
+            output_schema,
+            annotations,
+            usable: Usable::default(),
+        }
+    }
+
+    fn usable(&self) -> &(Cleaned, Option<Cleaned>) {
+        self.usable.0.get_or_init(|| (cleaned(&self.input_schema, true), self.output_schema.as_ref().map(|schema| cleaned(schema, false))))
+    }
+
+    /// The schema of the arguments without its broken parts: what models, grammars and checks get. The identity stays
+    /// bound to the original.
+    #[must_use]
+    pub fn parameters(&self) -> &Value {
+        &self.usable().0.schema
+    }
+
+    /// The schema of the structured result without its broken parts.
+    #[must_use]
+    pub fn structure(&self) -> Option<&Value> {
+        self.usable().1.as_ref().map(|cleaned| &cleaned.schema)
+    }
+
+    /// What of its schemas is broken and so not checked, in the arguments and in the result.
+    #[must_use]
+    pub fn unchecked(&self) -> Vec<Unchecked> {
+        let (input, output) = self.usable();
+        let result = output.iter().flat_map(|cleaned| &cleaned.unchecked);
+        let result =
+            result.map(|part| Unchecked { place: format!("result {}", part.place).trim_end().to_owned(), reason: part.reason.clone() });
+        input.unchecked.iter().cloned().chain(result).collect()
     }
 
     /// The title, or the name where there is none.

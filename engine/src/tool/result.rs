@@ -88,14 +88,28 @@ impl CallResult {
         self
     }
 
-    /// The whole result as plain text.
+    /// The whole result as plain text: the pieces, and the structured result where they do not hold it already.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut pieces: Vec<String> = self.content.iter().map(Content::to_text).collect();
-        if pieces.is_empty() {
-            pieces.extend(self.structured.as_ref().map(Value::to_string));
-        }
+        pieces.extend(self.structured.as_ref().filter(|value| !self.repeats(value)).map(Value::to_string));
         pieces.join("\n")
+    }
+
+    /// Whether the texts say what the structured result says: as its JSON, as the one value that it wraps, or as its items one
+    /// by one. Servers are asked to send both, for clients that know only texts.
+    fn repeats(&self, value: &Value) -> bool {
+        let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).filter(|text| !text.trim().is_empty()).collect();
+        let says = |text: &str, value: &Value| {
+            value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
+        };
+        // Frameworks wrap what is no object into one with a single field.
+        let inner = value.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
+        std::iter::once(value).chain(inner).any(|value| {
+            let items = value.as_array().filter(|items| items.len() == texts.len());
+            texts.iter().any(|text| says(text, value))
+                || items.is_some_and(|items| !items.is_empty() && items.iter().zip(&texts).all(|(item, text)| says(text, item)))
+        })
     }
 
     /// What the model reads: at most `limit` characters, cut on a character boundary, and the cut is said.
@@ -111,6 +125,13 @@ impl CallResult {
 }
 
 impl Content {
+    fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } | Self::Resource { text: Some(text), .. } => Some(text),
+            Self::Image { .. } | Self::Audio { .. } | Self::Resource { text: None, .. } => None,
+        }
+    }
+
     fn to_text(&self) -> String {
         match self {
             Self::Text { text } => text.clone(),
@@ -126,6 +147,8 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -138,6 +161,29 @@ mod tests {
         assert!(matches!(&bounded.content[0], Content::Text { text } if text.len() == KEPT));
         assert!(matches!(&bounded.content[1], Content::Image { data, .. } if data.is_empty()));
         assert!(matches!(&bounded.content[2], Content::Text { text } if text.contains("2100 bytes")), "{:?}", bounded.content[2]);
+    }
+
+    #[test]
+    fn a_structured_result_is_read_beside_the_text_and_once() {
+        let result = |texts: &[&str], structured: Value| CallResult {
+            content: texts.iter().map(|text| Content::Text { text: (*text).to_owned() }).collect(),
+            structured: Some(structured),
+            is_error: false,
+        };
+        let summary = result(&["1 page read"], json!({"pages": [{"text": "opens at 3.7 bar"}]}));
+        assert_eq!(summary.to_text(), "1 page read\n{\"pages\":[{\"text\":\"opens at 3.7 bar\"}]}");
+        for same in [
+            result(&["{\n  \"n\": 1,\n  \"m\": [2]\n}"], json!({"m": [2], "n": 1})),
+            result(&["plain words"], json!({"result": "plain words"})),
+            result(&["42"], json!({"result": 42})),
+            result(&["{\"a\":1}", "{\"a\":2}"], json!({"result": [{"a": 1}, {"a": 2}]})),
+            result(&["x", "y"], json!({"items": ["x", "y"]})),
+            result(&["note", "{\"n\":1}"], json!({"n": 1})),
+        ] {
+            let texts: Vec<&str> = same.content.iter().filter_map(Content::as_text).collect();
+            assert_eq!(same.to_text(), texts.join("\n"));
+        }
+        assert_eq!(result(&[], json!({"n": 1})).to_text(), "{\"n\":1}");
     }
 
     #[test]

@@ -1,13 +1,8 @@
 //! Arguments as a model wrote them: parsed, repaired where nothing is lost by it, checked against the schema.
 
-use jsonschema::{PatternOptions, Retrieve, Uri};
 use serde_json::Value;
 
-/// Problems that are told to the model; more would not help it.
-const PROBLEMS: usize = 3;
-
-/// Steps that one pattern of a schema may take, so that no schema can hang a turn.
-const BACKTRACKS: usize = 100_000;
+use crate::tool::schema::{Checker, Wrong};
 
 /// Parses arguments. Only what loses nothing is repaired: no text at all or `null` (no arguments), a code fence around
 /// the object, an object that was written as a JSON string, commas before a closing bracket. Everything else is
@@ -66,32 +61,15 @@ fn without_trailing_commas(text: &str) -> String {
     out
 }
 
-/// A schema may point into itself, but never out to the network or the disk.
-struct Nowhere;
-
-impl Retrieve for Nowhere {
-    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("references to other documents are not followed ({uri})").into())
-    }
-}
-
-/// Checks arguments against the tool's own schema. A schema that cannot be used is a reason too: nothing unchecked
-/// comes before the person.
+/// Checks arguments against a tool's schema ([`Definition::parameters`](crate::tool::Definition::parameters)). A check that
+/// has no verdict is a reason too: nothing unchecked comes before the person unless its schema asks for nothing.
 pub fn check(schema: &Value, arguments: &Value) -> Result<(), String> {
-    let validator = jsonschema::options()
-        .with_retriever(Nowhere)
-        .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
-        .build(schema)
-        .map_err(|error| format!("the tool's own schema cannot be used to check the arguments: {error}"))?;
-    let problems: Vec<String> = validator
-        .iter_errors(arguments)
-        .take(PROBLEMS)
-        .map(|error| {
-            let place = error.instance_path().to_string();
-            if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
-        })
-        .collect();
-    if problems.is_empty() { Ok(()) } else { Err(format!("the arguments do not fit the tool's schema: {}", problems.join("; "))) }
+    let checker =
+        Checker::new(schema, false).map_err(|error| format!("the tool's own schema cannot be used to check the arguments: {error}"))?;
+    checker.check(arguments).map_err(|wrong| match wrong {
+        Wrong::Unfit(problems) => format!("the arguments do not fit the tool's schema: {problems}"),
+        Wrong::TooMuch => "checking the arguments against the tool's schema would take too long; make them smaller".to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub(super) fn read(raw: RawCall, offer: &Offer, repeats: &mut Repeats) -> Propos
     let checked = match (tool, &parsed) {
         (None, _) => Err(not_offered(&raw.name, offer)),
         (_, Err(reason)) => Err(reason.clone()),
-        (Some(tool), Ok(arguments)) => arguments::check(&tool.definition().input_schema, arguments),
+        (Some(tool), Ok(arguments)) => arguments::check(tool.definition().parameters(), arguments),
     };
     let over = times >= STOP_AT;
     let checked =

@@ -39,7 +39,7 @@ impl Offer {
         let spec = |(alias, tool): (&String, &Arc<GatedTool>)| ToolSpec {
             name: alias.clone(),
             description: tool.definition().description.clone(),
-            parameters: tool.definition().input_schema.clone(),
+            parameters: tool.definition().parameters().clone(),
         };
         self.tools.iter().map(spec).collect()
     }

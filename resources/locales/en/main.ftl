@@ -439,3 +439,7 @@ bundle-about = A bundle (.mcpb) is a server in one file. It is looked into first
 bundle-choose = Choose a bundle…
 bundle-open = Open
 bundle-by = Version { $version } · by { $author }
+
+server-notes = This server sent things that are out of shape; they were left out or read as what they mean:
+server-notes-more = and { $count } more in the log
+tool-unchecked = Not checked: { $part }

@@ -408,3 +408,7 @@ bundle-about = 安装包（.mcpb）是装在一个文件里的服务器。会先
 bundle-choose = 选择安装包……
 bundle-open = 打开
 bundle-by = 版本 { $version } · 作者 { $author }
+
+server-notes = 该服务器发送了不合规范的内容，已略去或按其本意读取：
+server-notes-more = 日志中还有 { $count } 条
+tool-unchecked = 未检查：{ $part }

@@ -22,11 +22,16 @@ const SHOWN: usize = 6000;
 /// Most characters of a progress message.
 const SAID: usize = 400;
 
+/// Most broken parts of a schema that a card names.
+const UNCHECKED: usize = 5;
+
 /// One call on the screen.
 #[derive(Clone, Debug)]
 pub struct Card {
     pub record: CallRecord,
     arguments: Vec<Argument>,
+    /// Parts of the tool's schema that are broken, so that nothing was checked against them.
+    unchecked: Vec<String>,
     raw: String,
     result: Option<Shown>,
     /// Why the person is asked; only while the gate waits for them.
@@ -72,11 +77,14 @@ impl Card {
     /// A card for a call.
     #[must_use]
     pub fn new(record: CallRecord, definition: Option<&Arc<Definition>>) -> Self {
-        let arguments = argument::list(&record.call.arguments, definition.map(|definition| &definition.input_schema));
+        let arguments = argument::list(&record.call.arguments, definition.map(|definition| definition.parameters()));
+        let parts = definition.map(|definition| definition.unchecked()).unwrap_or_default();
+        let unchecked = parts.iter().take(UNCHECKED).map(|part| argument::visible(argument::start(&part.to_string(), SAID).0)).collect();
         let raw = serde_json::to_string_pretty(&record.call.arguments).unwrap_or_default();
         let mut card = Self {
             record,
             arguments,
+            unchecked,
             raw,
             result: None,
             waiting: None,
@@ -202,7 +210,12 @@ impl Card {
         if !why.is_empty() {
             parts = parts.push(piece::small(why, roles));
         }
-        let parts = parts.push(self.arguments(look)).push(self.buttons(look));
+        let mut parts = parts.push(self.arguments(look));
+        for part in &self.unchecked {
+            let words = look.locale.tv("tool-unchecked", [("part", part.clone().into())]);
+            parts = parts.push(piece::small(words, roles).color(roles.warning).wrapping(iced::widget::text::Wrapping::WordOrGlyph));
+        }
+        let parts = parts.push(self.buttons(look));
         let parts = if self.shows_always { parts.push(self.always(look)) } else { parts };
         let card = container(parts).padding(gap::L).width(Fill).style(style::waiting);
         sensor(card).on_show(|_| Message::Shown).on_hide(Message::Hidden).key(self.record.call.id.as_str().to_owned()).into()
@@ -387,6 +400,17 @@ mod tests {
             let mut ui = simulator(card.view(look));
             assert!(ui.find("safe⟨U+202E⟩txt.exe").is_ok());
         });
+    }
+
+    #[test]
+    fn a_card_says_what_was_not_checked() {
+        let record = card(CallState::Proposed).record;
+        let schema = json!({"type": "object", "properties": {"path": {"$ref": "#/$defs/Nope"}}});
+        let definition = Arc::new(Definition::new("files".into(), "write_file", None, "", schema, None, None));
+        let mut card = Card::new(record, Some(&definition));
+        card.ask(Some(String::new()));
+        let words = "Not checked: /properties/path/$ref: the reference #/$defs/Nope leads nowhere";
+        with_look(|look| assert!(simulator(card.view(look)).find(words).is_ok()));
     }
 
     #[test]

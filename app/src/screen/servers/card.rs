@@ -70,6 +70,10 @@ fn seconds_left(after: Duration, since: Instant, now: Instant) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0)
 }
 
+/// Most notes of a card, and most characters of each; the log has them all.
+const NOTES: usize = 5;
+const NOTE: usize = 300;
+
 /// A card of the list; pressing it opens the details.
 pub fn view<'a>(server: &'a ServerView, known: Option<&'a Known>, doomed: bool, look: Look<'a>) -> Element<'a, Message> {
     let name = piece::strong(visible(server.id.as_str())).wrapping(text::Wrapping::WordOrGlyph);
@@ -203,10 +207,22 @@ fn trouble<'a>(server: &'a ServerView, look: Look<'a>) -> Vec<Element<'a, Messag
         State::NeedsConsent => parts.push(piece::small(look.t("server-consent-why"), look.roles).into()),
         State::Stopped | State::Connected => {}
     }
+    if server.state.is_usable() && !server.notes.is_empty() {
+        parts.push(notes(&server.notes, look));
+    }
     if server.sign_in == SignIn::Waiting {
         parts.push(piece::state(Icon::Working, look.t("server-signing-in"), look.roles.info));
     }
     parts
+}
+
+/// What of the server's lists and answers was left out, or not taken as it came.
+fn notes<'a>(notes: &'a [String], look: Look<'a>) -> Element<'a, Message> {
+    let line = |note: &'a String| piece::small(cut(note, NOTE), look.roles).wrapping(text::Wrapping::WordOrGlyph).into();
+    let rest = notes.len().saturating_sub(NOTES);
+    let more = (rest > 0).then(|| piece::small(look.locale.tv("server-notes-more", [("count", rest.into())]), look.roles).into());
+    let head = piece::label(look.t("server-notes")).color(look.roles.warning);
+    Column::with_children(std::iter::once(head.into()).chain(notes.iter().take(NOTES).map(line)).chain(more)).spacing(2).into()
 }
 
 fn lines<'a>(server: &'a ServerView, look: Look<'a>) -> Element<'a, Message> {

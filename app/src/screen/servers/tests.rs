@@ -44,6 +44,7 @@ fn server(name: &str, state: State) -> ServerView {
         config,
         state,
         tools: vec![tool("read_file", "Reads a file"), tool("write_file", "Writes a file")],
+        notes: Vec::new(),
         offers: Offers::default(),
         instructions: Some("Use with care.".to_owned()),
         pid: Some(4711),

@@ -22,6 +22,9 @@ const LONGEST: usize = 400;
 /// Most characters of a name or title in the head of a row.
 const NAME: usize = 64;
 
+/// Most broken parts of a schema that are named.
+const UNCHECKED: usize = 5;
+
 /// The list.
 const LIST: Id = Id::new("server-tools");
 
@@ -126,6 +129,10 @@ fn row_of<'a>(tool: &'a Definition, on: bool, cost: Option<usize>, look: Look<'a
     if !about.is_empty() {
         let about = if is_cut { format!("{}…", visible(about)) } else { visible(about) };
         words = words.push(piece::small(about, roles).wrapping(text::Wrapping::WordOrGlyph));
+    }
+    for part in tool.unchecked().iter().take(UNCHECKED) {
+        let words_of = look.locale.tv("tool-unchecked", [("part", card::cut(&part.to_string(), LONGEST).into())]);
+        words = words.push(piece::small(words_of, roles).color(roles.warning).wrapping(text::Wrapping::WordOrGlyph));
     }
     container(row![switch, words].spacing(gap::M)).padding([gap::S, gap::M]).width(Fill).style(style::card).into()
 }

@@ -168,7 +168,7 @@ pub fn usable(view: &ServerView) -> Result<(), Failure> {
         State::Failed { reason, exit_code } => {
             let code = exit_code.map(|code| format!(" (exit code {code})")).unwrap_or_default();
             let tail: Vec<&str> = view.stderr.iter().rev().take(20).rev().map(String::as_str).collect();
-            let log = if tail.is_empty() { String::new() } else { format!("\nlast lines of its stderr:\n  {}", tail.join("\n  ")) };
+            let log = if tail.is_empty() { String::new() } else { format!("\nthe last lines of its log:\n  {}", tail.join("\n  ")) };
             Err(Failure::new(format!("server '{}': {reason}{code}{log}", view.id)))
         }
         other => Err(Failure::new(format!("server '{}' did not become usable in time: {}", view.id, word(other)))),
@@ -245,7 +245,7 @@ async fn call(engine: &Engine, id: &ServerId, tool: &str, arguments: Value, appr
         let names: Vec<&str> = tools.iter().filter(|t| t.definition().id.server == *id).map(|t| t.definition().id.name.as_str()).collect();
         return Err(Failure::new(format!("server '{id}' has no tool '{tool}'; it has {}", names.join(", "))));
     };
-    handrail_engine::turn::validate(&found.definition().input_schema, &arguments).map_err(Failure::new)?;
+    handrail_engine::turn::validate(found.definition().parameters(), &arguments).map_err(Failure::new)?;
     run_gated(engine, found, arguments, approve, output).await
 }
 
@@ -333,7 +333,10 @@ fn found(view: &ServerView) -> String {
     let tools: Vec<&str> = view.tools.iter().map(|tool| tool.id.name.as_str()).collect();
     let protocol = view.protocol.as_deref().unwrap_or("");
     let names = tools.join(", ");
-    format!("{:12} {:3} tools  {protocol}  {}", word(&view.state), tools.len(), reason(view).unwrap_or(&names))
+    let unchecked =
+        view.tools.iter().flat_map(|tool| tool.unchecked().into_iter().map(|part| format!("{}: not checked: {part}", tool.id.name)));
+    let notes: String = view.notes.iter().cloned().chain(unchecked).map(|note| format!("\n    {note}")).collect();
+    format!("{:12} {:3} tools  {protocol}  {}{notes}", word(&view.state), tools.len(), reason(view).unwrap_or(&names))
 }
 
 fn reason(view: &ServerView) -> Option<&str> {
@@ -349,8 +352,10 @@ fn reason(view: &ServerView) -> Option<&str> {
 /// The view as JSON, or the server's name with `text` behind it.
 fn show(view: &ServerView, output: &Output, text: String) {
     let tools: Vec<&str> = view.tools.iter().map(|tool| tool.id.name.as_str()).collect();
+    let unchecked = view.tools.iter().map(|tool| (tool.id.name.clone(), tool.unchecked())).filter(|(_, parts)| !parts.is_empty());
+    let unchecked: serde_json::Map<String, Value> = unchecked.map(|(name, parts)| (name, json!(parts))).collect();
     output.foreign(
-        &json!({ "server": view.id, "state": word(&view.state), "reason": reason(view), "active": view.config.active, "protocol": view.protocol, "era": view.era, "pid": view.pid, "tools": tools }),
+        &json!({ "server": view.id, "state": word(&view.state), "reason": reason(view), "active": view.config.active, "protocol": view.protocol, "era": view.era, "pid": view.pid, "tools": tools, "notes": view.notes, "unchecked": unchecked }),
         || format!("{:20} {text}", view.id.to_string()),
     );
 }

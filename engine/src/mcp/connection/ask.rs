@@ -87,7 +87,7 @@ impl Asker {
         asking: Asking,
         stop: &CancellationToken,
     ) -> Result<ElicitResult, ErrorData> {
-        let _ = super::super::schema::Checker::new(&schema, true)
+        let _ = crate::tool::schema::Checker::new(&schema, true)
             .map_err(|error| ErrorData::invalid_params(format!("the form's schema cannot be used: {error}"), None))?;
         match self.put(Ask::Form { message: shortened(message), schema }, None, &asking, stop).await? {
             Told::Answer(Answer::Accept(fields)) => Ok(ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(fields))),

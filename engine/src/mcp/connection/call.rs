@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use super::super::Era;
 use super::super::process::{Exit, ended_within};
 use super::super::question::Answer;
-use super::super::schema::{Checker, Wrong};
 use super::ask::Asker;
 use super::changes::Changes;
 use super::content::{call_result, raw_result};
@@ -26,6 +25,7 @@ use super::reason::{MORE_RIGHTS, explain, explain_sign_in, unreachable};
 use super::run::{Break, Run, Want};
 use super::running::Running;
 use super::trace::{TaskSupport, Wire};
+use crate::tool::schema::{Checker, Wrong};
 use crate::tool::{self, CallId, CallResult, Content, Control, Definition, SchemaHash, ServerId};
 
 /// How long a broken call waits for the exit code that explains it.
@@ -255,7 +255,7 @@ impl Link {
     /// Holds the result against the tool's own output schema. What does not fit still comes, as an error that says why:
     /// whoever reads it must not take it for what the tool promised.
     async fn checked(&self, mut result: CallResult, tool: &Definition) -> CallResult {
-        let Some(schema) = tool.output_schema.as_ref().filter(|_| !result.is_error) else { return result };
+        let Some(schema) = tool.structure().filter(|_| !result.is_error) else { return result };
         let reason = match &result.structured {
             None => Err("the tool promises a structured result, but gave none".to_owned()),
             Some(value) => {

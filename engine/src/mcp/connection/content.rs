@@ -15,18 +15,48 @@ pub(super) fn call_result(result: CallToolResult) -> CallResult {
 }
 
 /// A result that is not wholly in shape, block by block: what cannot be understood is shown as it came. None where it
-/// has no content at all.
+/// holds nothing that a result has.
 pub(super) fn raw_result(result: &Value) -> Option<CallResult> {
-    let blocks = result.get("content")?.as_array()?;
-    let understood = |block: &Value| match serde_json::from_value::<ContentBlock>(block.clone()) {
-        Ok(block) => content(block),
-        Err(_) => Content::Text { text: block.to_string() },
+    let fields = result.as_object()?;
+    if !["content", "structuredContent", "isError"].iter().any(|name| fields.contains_key(*name)) {
+        return None;
+    }
+    let content = match fields.get("content") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(blocks)) => blocks.iter().filter_map(raw_block).collect(),
+        Some(other) => raw_block(other).into_iter().collect(),
     };
     Some(CallResult {
-        content: blocks.iter().map(understood).collect(),
-        structured: result.get("structuredContent").cloned(),
-        is_error: result.get("isError").and_then(Value::as_bool).unwrap_or(false),
+        content,
+        structured: fields.get("structuredContent").filter(|value| !value.is_null()).cloned(),
+        is_error: fields.get("isError").and_then(Value::as_bool).unwrap_or(false),
     })
+}
+
+/// A block as well as it can be understood; none where it says nothing.
+fn raw_block(block: &Value) -> Option<Content> {
+    if let Ok(block) = serde_json::from_value::<ContentBlock>(block.clone()) {
+        return Some(content(block));
+    }
+    let text = |text: &str| Some(Content::Text { text: text.to_owned() });
+    match block {
+        Value::Null => None,
+        Value::String(words) => text(words),
+        Value::Object(fields) => {
+            // Some servers write a MIME type for the type, or none, or leave the address of a resource away.
+            let inner = fields.get("text").or_else(|| fields.get("resource").and_then(|resource| resource.get("text")));
+            let media = ["data", "blob"].iter().any(|name| fields.contains_key(*name));
+            match inner {
+                Some(Value::String(words)) if !media => text(words),
+                Some(Value::Null) if fields.get("type").is_some_and(|kind| kind == "text") => None,
+                _ => match fields.get("json").filter(|_| fields.len() == 2 && fields.get("type").is_some_and(|kind| kind == "json")) {
+                    Some(json) => text(&json.to_string()),
+                    None => text(&block.to_string()),
+                },
+            }
+        }
+        other => text(&other.to_string()),
+    }
 }
 
 pub(super) fn content(block: ContentBlock) -> Content {
@@ -99,7 +129,25 @@ mod tests {
         let result = raw_result(&raw).unwrap();
         assert_eq!(result.to_text(), "{\"type\":\"hologram\",\"x\":1}\nseen");
         assert!(result.is_error);
-        assert_eq!(raw_result(&json!({"content": "text"})), None);
         assert_eq!(raw_result(&json!([1])), None);
+        assert_eq!(raw_result(&json!({"tools": []})), None);
+    }
+
+    #[test]
+    fn content_in_other_shapes_is_read_as_text() {
+        for (content, text) in [
+            (json!("just a string 18"), "just a string 18"),
+            (json!({"type": "text", "text": "one object 19"}), "one object 19"),
+            (json!([{"text": "untyped 17"}]), "untyped 17"),
+            (json!([{"type": "application/json", "text": "{\"valve\": 4}"}]), "{\"valve\": 4}"),
+            (json!([{"type": "json", "json": {"doi": "10.1/x"}}]), "{\"doi\":\"10.1/x\"}"),
+            (json!([{"type": "resource", "resource": {"text": "at 4 bar"}}]), "at 4 bar"),
+            (json!([{"type": "text", "text": null}, "words", 7, null]), "words\n7"),
+            (json!(null), ""),
+        ] {
+            assert_eq!(raw_result(&json!({"content": content})).unwrap().to_text(), text, "{content}");
+        }
+        let structured = raw_result(&json!({"structuredContent": {"answer": 42}})).unwrap();
+        assert_eq!(structured.to_text(), "{\"answer\":42}");
     }
 }

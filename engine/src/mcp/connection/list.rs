@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
 use rmcp::{Peer, RoleClient};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::tool::{Definition, ServerId};
 
@@ -105,6 +105,10 @@ impl Collected {
         }
         self.bytes += size;
         let name = tool.name.into_owned();
+        if name.trim().is_empty() {
+            self.note(|| "a tool without a name is left out: it could not be called".to_owned());
+            return;
+        }
         if !self.names.insert(name.clone()) {
             self.note(|| format!("the tool '{name:.80}' is listed twice; the first one is used"));
             return;
@@ -135,7 +139,7 @@ impl Collected {
             return Err("the answer to tools/list holds no list of tools".to_owned());
         };
         for (index, tool) in tools.iter().enumerate() {
-            match serde_json::from_value::<Tool>(tool.clone()) {
+            match serde_json::from_value::<Tool>(tool.clone()).or_else(|_| serde_json::from_value(mended(tool))) {
                 Ok(tool) => self.add(server, tool),
                 Err(error) => {
                     let name = tool
@@ -151,10 +155,48 @@ impl Collected {
     }
 }
 
+/// A tool without what is out of shape beside its name and what it takes: that must not cost the tool. A schema of the
+/// arguments that is not there asks for nothing.
+fn mended(tool: &Value) -> Value {
+    let Some(fields) = tool.as_object() else { return tool.clone() };
+    let mut fields = fields.clone();
+    if fields.get("inputSchema").is_none_or(|schema| schema.is_null() || schema.is_boolean() || *schema == json!([])) {
+        let _ = fields.insert("inputSchema".to_owned(), json!({}));
+    }
+    for (field, fits) in
+        [("title", Value::is_string as fn(&Value) -> bool), ("description", Value::is_string), ("outputSchema", Value::is_object)]
+    {
+        if fields.get(field).is_some_and(|value| !fits(value)) {
+            let _ = fields.remove(field);
+        }
+    }
+    if let Some(hints) = fields.remove("annotations").and_then(|hints| hints.as_object().cloned()) {
+        let hints: Map<String, Value> = hints.into_iter().filter_map(|(name, value)| Some((name.clone(), hint(&name, value)?))).collect();
+        let _ = fields.insert("annotations".to_owned(), hints.into());
+    }
+    // What the protocol adds from version to version is not needed for a call.
+    if serde_json::from_value::<Tool>(fields.clone().into()).is_err() {
+        fields.retain(|field, _| ["name", "title", "description", "inputSchema", "outputSchema", "annotations"].contains(&field.as_str()));
+    }
+    fields.into()
+}
+
+/// A hint as it is meant: some servers write their Booleans as texts.
+fn hint(name: &str, value: Value) -> Option<Value> {
+    match &value {
+        Value::Bool(_) => Some(value),
+        Value::String(text) if name.ends_with("Hint") => match text.to_ascii_lowercase().as_str() {
+            "true" => Some(true.into()),
+            "false" => Some(false.into()),
+            _ => None,
+        },
+        Value::String(_) => Some(value),
+        _ => (!name.ends_with("Hint") && name != "title").then_some(value),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -175,6 +217,27 @@ mod tests {
             collected.add(&"s".into(), tool(number, 1024 * 1024));
         }
         assert!(collected.tools.len() < 32 && collected.notes.len() == 1);
+    }
+
+    #[test]
+    fn what_is_out_of_shape_beside_the_name_costs_no_tool() {
+        let page = json!({"tools": [
+            {"name": "none"},
+            {"name": "null", "title": null, "description": null, "inputSchema": null, "outputSchema": null, "annotations": null, "icons": null, "_meta": null},
+            {"name": "list", "inputSchema": []},
+            {"name": "words", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": "true", "destructiveHint": "maybe", "title": null}},
+            {"name": "odd", "inputSchema": {"type": "object"}, "title": 3, "icons": "x.png", "execution": 7},
+            {"name": "", "inputSchema": {}},
+            {"name": " \t", "inputSchema": {}},
+        ]});
+        let mut collected = Collected::default();
+        assert_eq!(collected.add_raw(&"s".into(), &page).unwrap(), None);
+        let names: Vec<&str> = collected.tools.iter().map(|tool| tool.id.name.as_str()).collect();
+        assert_eq!(names, ["none", "null", "list", "words", "odd"]);
+        assert!(collected.tools[..3].iter().all(|tool| tool.input_schema == json!({})), "nothing is asked for");
+        assert!(collected.tools[3].claims_read_only());
+        assert_eq!(collected.notes.len(), 1);
+        assert!(collected.notes[0].contains("without a name"));
     }
 
     #[test]

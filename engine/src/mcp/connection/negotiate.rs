@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::config::{Entry, Transport, expand};
-use super::super::process::{self, Exit, Launch, Process, Tail};
+use super::super::process::{self, Exit, Launch, Line, Process, Tail};
 use super::super::transport::{http, sse, stdio};
 use super::super::{Era, Offers};
 use super::Shared;
@@ -289,7 +289,7 @@ where
     // The framing of stdio shows its messages as they are; others are shown as they are understood.
     let wire = process.is_none().then(|| shared.wire.clone());
     let handler = handler(shared, era);
-    let transport = Traced { inner: transport.into_transport(), wire, over: handler.asker.over.clone() };
+    let transport = Traced::new(transport.into_transport(), wire, handler.asker.over.clone(), shared.wire.clone());
     let (progress, asker) = (handler.progress.clone(), handler.asker.clone());
     let cancel = CancellationToken::new();
     let service = match serve_client_with_lifecycle_and_ct(handler, transport, era.mode(), cancel.clone()).await {
@@ -439,13 +439,20 @@ async fn refused(error: &ClientInitializeError, process: Option<Process>, tail: 
     Refused { failure: Failure { reason: with_lines(what, exit, tail, mark), exit, kind }, other_era, older }
 }
 
-/// The reason, and behind it what the process wrote last.
+/// The reason, and behind it what the server wrote and sent last.
 pub(super) fn with_lines(reason: String, exit: Option<Exit>, tail: &Tail, mark: u64) -> String {
-    let lines = tail.since(mark, LINES);
-    if lines.is_empty() {
-        return if exit.is_some() { format!("{reason}; it wrote nothing to stderr") } else { reason };
+    let (sent, written): (Vec<Line>, Vec<Line>) = tail.since(mark, LINES).into_iter().partition(|line| line.sent);
+    let mut reason = match (exit, written.is_empty()) {
+        (Some(_), true) => format!("{reason}; it wrote nothing to stderr"),
+        _ => reason,
+    };
+    for (what, lines) in [("log messages", sent), ("lines on stderr", written)] {
+        if !lines.is_empty() {
+            let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
+            reason = format!("{reason}; its last {what}:\n{}", lines.join("\n"));
+        }
     }
-    format!("{reason}; its last lines on stderr:\n{}", lines.join("\n"))
+    reason
 }
 
 impl Live {

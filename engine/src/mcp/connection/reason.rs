@@ -11,6 +11,9 @@ use super::negotiate::Kind;
 /// Longest error message of a server that is kept, in characters (fixed).
 const MESSAGE: usize = 4000;
 
+/// Characters of an answer that is no greeting which are shown.
+const SHOWN: usize = 200;
+
 /// One request needs more than was allowed at the sign-in.
 pub(super) const MORE_RIGHTS: &str = "it asks for more rights than it was given; sign in again to give them";
 
@@ -82,11 +85,31 @@ pub(super) fn explain_start(error: &ClientInitializeError) -> (String, Kind) {
             let versions: Vec<String> = server_supported.iter().map(ToString::to_string).collect();
             (format!("it speaks no protocol revision that this version knows, only {}", versions.join(", ")), Kind::Server)
         }
-        other => {
-            let text: String = other.to_string().chars().take(500).collect();
+        ClientInitializeError::ExpectedInitResponse(answer) => {
+            let what = answer.as_ref().map_or_else(|| "nothing came".to_owned(), |answer| format!("it sent {}", start_of(answer)));
+            (format!("it did not answer the greeting as an MCP server would: {what}"), Kind::Server)
+        }
+        ClientInitializeError::ExpectedInitResult(result) => {
+            let what = result.as_ref().map_or_else(|| "nothing came".to_owned(), |result| format!("its answer holds {}", start_of(result)));
+            (format!("it did not answer the greeting as an MCP server would: {what}"), Kind::Server)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => explain_start(fallback),
+        ClientInitializeError::ConflictInitResponseId(..)
+        | ClientInitializeError::UncorrelatedErrorResponse { .. }
+        | ClientInitializeError::NoPreferredProtocolVersion
+        | ClientInitializeError::Cancelled => {
+            let text: String = error.to_string().chars().take(500).collect();
             (format!("it did not answer as an MCP server would: {text}"), Kind::Server)
         }
+        // The library's own words may hold what only its authors can read.
+        _ => ("it did not answer as an MCP server would".to_owned(), Kind::Server),
     }
+}
+
+/// The start of a message as it stood on the wire.
+fn start_of(message: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(message).unwrap_or_else(|_| "something that cannot be shown".to_owned());
+    cut(text, SHOWN)
 }
 
 /// What is wrong with the revision that the server chose: the protocol has us leave where we do not know it.

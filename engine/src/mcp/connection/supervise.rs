@@ -290,7 +290,7 @@ async fn within_limits(shared: &Shared) -> Result<Live, Failure> {
         }
         if shared.tail.count() != count {
             count = shared.tail.count();
-            shared.note(shared.tail.since(mark, 1).pop());
+            shared.note(shared.tail.since(mark, 1).pop().map(|line| line.text));
         }
         if since.elapsed() > silence || started.elapsed() > longest {
             let reason = format!("no answer within {silence:?}; a longer \"startupTimeout\" may help");
@@ -394,6 +394,7 @@ impl Shared {
             *snapshot = Snapshot {
                 state: State::Connected,
                 tools: live.tools.tools.clone(),
+                notes: live.tools.notes.clone(),
                 instructions: live.instructions.clone(),
                 era: Some(live.era),
                 offers: live.offers,
@@ -409,8 +410,9 @@ impl Shared {
         for note in &listing.notes {
             self.tail.note(note);
         }
-        if self.snapshot().tools != listing.tools {
-            self.publish(|snapshot| snapshot.tools = listing.tools);
+        let now = self.snapshot();
+        if now.tools != listing.tools || now.notes != listing.notes {
+            self.publish(|snapshot| (snapshot.tools, snapshot.notes) = (listing.tools, listing.notes));
         }
     }
 }

@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::super::TraceLine;
 use super::super::process::Tail;
 use super::super::transport::stdio::Observer;
+use super::greeting;
+use super::waiting::Waiting;
 
 /// Messages that are kept (fixed).
 const LINES: usize = 200;
@@ -28,6 +30,8 @@ const LINE: usize = 4096;
 const ENDING: usize = 64;
 /// Characters of a skipped line that the log shows.
 const SHOWN: usize = 200;
+/// Kinds of answers that were not taken as they came, of which a note is kept (fixed).
+const MENDED: usize = 20;
 /// Tools whose way of running is remembered.
 const TOOLS: usize = 4096;
 
@@ -40,6 +44,8 @@ pub(super) struct Wire {
     /// Whether a skipped line was shown since the start.
     told: AtomicBool,
     tasks: Mutex<Tasks>,
+    /// What of the server's answers was not taken as it came, each kind once.
+    mended: Mutex<Vec<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +72,14 @@ pub(super) enum TaskSupport {
 
 impl Wire {
     pub(super) fn new(tail: Arc<Tail>) -> Self {
-        Self { tail, ring: Mutex::default(), skipped: AtomicU64::new(0), told: AtomicBool::new(false), tasks: Mutex::default() }
+        Self {
+            tail,
+            ring: Mutex::default(),
+            skipped: AtomicU64::new(0),
+            told: AtomicBool::new(false),
+            tasks: Mutex::default(),
+            mended: Mutex::default(),
+        }
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -82,6 +95,25 @@ impl Wire {
         self.skipped.store(0, Ordering::Relaxed);
         self.told.store(false, Ordering::Relaxed);
         *self.tasks() = Tasks::default();
+        self.mended().clear();
+    }
+
+    fn mended(&self) -> MutexGuard<'_, Vec<String>> {
+        self.mended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something that the server sent was read as what it means; said once.
+    pub(super) fn mend(&self, note: String) {
+        let mut mended = self.mended();
+        if mended.len() < MENDED && !mended.contains(&note) {
+            self.tail.note(&note);
+            mended.push(note);
+        }
+    }
+
+    /// What of the server's answers was not taken as it came, since it was started.
+    pub(super) fn mends(&self) -> Vec<String> {
+        self.mended().clone()
     }
 
     /// Adds a line to the server's log.
@@ -198,6 +230,10 @@ impl Observer for Wire {
         }
     }
 
+    fn mended(&self, note: &'static str) {
+        self.mend(note.to_owned());
+    }
+
     fn dropped(&self, bytes: u64, id: Option<&RequestId>) {
         let whose = id.map_or_else(|| "it cannot be seen whose answer it was".to_owned(), |id| format!("it answers request {id}"));
         self.tail.note(&format!("a line of {bytes} bytes is too long and was dropped; {whose}"));
@@ -212,6 +248,16 @@ pub(super) struct Traced<T> {
     pub(super) wire: Option<Arc<Wire>>,
     /// Fired when nothing more can be received: before that is acted on, what the server asked is still answered.
     pub(super) over: CancellationToken,
+    /// Where it is said what was not taken as it came.
+    pub(super) notes: Arc<Wire>,
+    waiting: Waiting,
+    ready: VecDeque<RxJsonRpcMessage<RoleClient>>,
+}
+
+impl<T> Traced<T> {
+    pub(super) fn new(inner: T, wire: Option<Arc<Wire>>, over: CancellationToken, notes: Arc<Wire>) -> Self {
+        Self { inner, wire, over, notes, waiting: Waiting::default(), ready: VecDeque::new() }
+    }
 }
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for Traced<T> {
@@ -225,18 +271,25 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Traced<T> {
         if let Some(wire) = &self.wire {
             wire.keep_value(false, &item);
         }
+        self.waiting.sent(&item);
         self.inner.send(item)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let Some(message) = self.inner.receive().await else {
-            self.over.cancel();
-            return None;
-        };
-        if let Some(wire) = &self.wire {
-            wire.keep_value(true, &message);
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Some(message);
+            }
+            let Some(message) = self.inner.receive().await else {
+                self.over.cancel();
+                return None;
+            };
+            if let Some(wire) = &self.wire {
+                wire.keep_value(true, &message);
+            }
+            let message = greeting::mended(message, &mut |note| self.notes.mend(note));
+            self.ready.extend(self.waiting.heard(message, &mut |note| self.notes.mend(note)));
         }
-        Some(message)
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {

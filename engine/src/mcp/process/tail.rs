@@ -30,6 +30,8 @@ const FILE_BYTES: usize = 256 * 1024;
 pub(in crate::mcp) struct Line {
     pub(in crate::mcp) at: SystemTime,
     pub(in crate::mcp) level: Option<&'static str>,
+    /// Whether the server sent it as a log message, and did not write it to stderr.
+    pub(in crate::mcp) sent: bool,
     pub(in crate::mcp) text: String,
 }
 
@@ -85,10 +87,10 @@ impl Tail {
         ring.lines.iter().skip(ring.lines.len().saturating_sub(most)).cloned().collect()
     }
 
-    /// The last lines that were written after [`Tail::count`] was `mark`, at most `most`, oldest first.
-    pub(in crate::mcp) fn since(&self, mark: u64, most: usize) -> Vec<String> {
+    /// The last lines that came after [`Tail::count`] was `mark`, at most `most`, oldest first.
+    pub(in crate::mcp) fn since(&self, mark: u64, most: usize) -> Vec<Line> {
         let fresh = usize::try_from(self.count().saturating_sub(mark)).unwrap_or(usize::MAX);
-        self.newest(fresh.min(most)).into_iter().map(|line| line.text).collect()
+        self.newest(fresh.min(most))
     }
 
     /// How many lines were ever kept.
@@ -104,7 +106,7 @@ impl Tail {
     /// Adds a line of our own.
     pub(in crate::mcp) fn note(&self, text: &str) {
         let text: String = text.chars().take(LINE).collect();
-        self.lock().keep(None, format!("[handrail] {text}"));
+        self.lock().keep(None, false, format!("[handrail] {text}"));
     }
 
     /// Adds what the server sent as a log message, with the level in its words.
@@ -115,7 +117,7 @@ impl Tail {
         for line in text.lines().take(LINES) {
             let line = readable(&line.chars().take(LINE).collect::<String>());
             if !line.trim().is_empty() {
-                ring.keep(level, line);
+                ring.keep(level, true, line);
             }
         }
     }
@@ -163,14 +165,14 @@ impl Ring {
         self.partial.clear();
         self.cut = false;
         if !line.trim().is_empty() {
-            self.keep(level::of(&line), line);
+            self.keep(level::of(&line), false, line);
         }
     }
 
-    fn keep(&mut self, level: Option<&'static str>, mut text: String) {
+    fn keep(&mut self, level: Option<&'static str>, sent: bool, mut text: String) {
         let end = text.floor_char_boundary(LINE + CUT.len());
         text.truncate(end);
-        let line = Line { at: SystemTime::now(), level, text };
+        let line = Line { at: SystemTime::now(), level, sent, text };
         if let Some(file) = &mut self.file {
             file.write(&line);
         }
@@ -201,7 +203,7 @@ impl Filed {
     fn say_what_was_left_out(&mut self) {
         if self.left_out > 0 {
             let text = format!("[handrail] {} lines left out", self.left_out);
-            if self.file.write(stamped(&Line { at: SystemTime::now(), level: None, text })) {
+            if self.file.write(stamped(&Line { at: SystemTime::now(), level: None, sent: false, text })) {
                 self.left_out = 0;
             }
         }
@@ -238,6 +240,10 @@ mod tests {
     use super::super::log_file::Logs;
     use super::*;
 
+    fn texts(tail: &Tail, mark: u64, most: usize) -> Vec<String> {
+        tail.since(mark, most).into_iter().map(|line| line.text).collect()
+    }
+
     fn pushed(chunks: &[&[u8]]) -> Tail {
         let tail = Tail::default();
         for chunk in chunks {
@@ -250,7 +256,7 @@ mod tests {
     fn lines_are_put_together_across_chunks_and_cleaned() {
         let tail = pushed(&[b"fir", b"st\nse", b"cond\r\n\n\x1b[31mred\x1b[0m\n\xff\xfe\n"]);
         assert_eq!(tail.lines(), ["first", "second", "red", "\u{fffd}\u{fffd}"]);
-        assert_eq!(tail.since(0, 1), ["\u{fffd}\u{fffd}"]);
+        assert_eq!(texts(&tail, 0, 1), ["\u{fffd}\u{fffd}"]);
         assert_eq!((tail.count(), tail.heard()), (4, 3));
     }
 
@@ -275,8 +281,8 @@ mod tests {
             tail.lock().push(format!("{number}\n").as_bytes());
         }
         assert_eq!((tail.newest(usize::MAX).len(), tail.lines().len()), (LINES, SHOWN));
-        assert_eq!(tail.since(0, 1), ["999"]);
-        assert_eq!(tail.since(998, 20), ["998", "999"]);
+        assert_eq!(texts(&tail, 0, 1), ["999"]);
+        assert_eq!(texts(&tail, 998, 20), ["998", "999"]);
         assert!(tail.since(1000, 20).is_empty());
         for number in 0..1000 {
             tail.lock().push(format!("{number:01999}\n").as_bytes());

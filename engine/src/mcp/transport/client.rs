@@ -19,6 +19,8 @@ use sse_stream::Sse;
 
 use super::events::{self, Found};
 use super::http::{Error, Fault, Tokens};
+use super::mend::{self, UNREADABLE};
+use crate::tool::numbers::first_wide;
 
 /// Longest wait for a TCP and TLS connection (fixed).
 const CONNECT: Duration = Duration::from_secs(10);
@@ -224,7 +226,7 @@ impl Client {
         found
             .filter_map(move |found| {
                 let event = match found {
-                    Ok(Found::Event(event)) => Some(Ok(event)),
+                    Ok(Found::Event(event)) => Some(Ok(mended(event, request.as_ref()))),
                     Ok(Found::TooLong(_)) => request.clone().map(|id| Ok(too_long(id, most))),
                     Err(error) => Some(Err(SseError::Body(Box::new(error)))),
                 };
@@ -259,10 +261,9 @@ impl Client {
                 return Err(self.foreign(response).await);
             }
             let body = self.body(response, limits.max_json_response_size).await?;
-            return match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-                // Whatever id it has: it answers this request. Some have none, or a word.
-                Ok(JsonRpcMessage::Error(error)) if request.is_some() => {
-                    Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error.error, request), session))
+            return match (only(&body), request) {
+                (Some(JsonRpcMessage::Error(error)), Some(request)) if !made_up(&error.error) => {
+                    Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error.error, Some(request)), session))
                 }
                 _ => Err(self.status(status.as_u16(), &body)),
             };
@@ -271,22 +272,62 @@ impl Client {
             return Ok(StreamableHttpPostResponse::Sse(self.events(response, limits.max_sse_event_size, request), session));
         }
         // Where nothing is waited for, nothing in the body matters.
-        if request.is_none() {
+        let Some(request) = request else {
             return Ok(StreamableHttpPostResponse::Accepted);
-        }
+        };
         if !json {
             return Err(Error::UnexpectedContentType(kind));
         }
         let body = self.body(response, limits.max_json_response_size).await?;
-        match serde_json::from_slice(&body) {
-            Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
-            Err(error) => {
+        match only(&body) {
+            Some(message) => Ok(StreamableHttpPostResponse::Json(answering(message, &request), session)),
+            None => {
                 let start: String =
                     self.without_secrets(&String::from_utf8_lossy(&body[..body.len().min(PAGE)])).chars().take(SHOWN).collect();
-                Err(Error::UnexpectedServerResponse(format!("the answer is no message of the protocol ({error}): {start}").into()))
+                Err(Error::UnexpectedServerResponse(format!("the answer is no message of the protocol: {start}").into()))
             }
         }
     }
+}
+
+/// The one message of a body.
+fn only(body: &[u8]) -> Option<ServerJsonRpcMessage> {
+    let mut messages = mend::read(body).messages;
+    if messages.len() == 1 { messages.pop() } else { None }
+}
+
+fn made_up(error: &ErrorData) -> bool {
+    error.code == UNREADABLE && error.message.starts_with("the answer is no valid JSON")
+}
+
+/// An answer to this request. Whatever id it has: what comes back on a request belongs to it. Some have none, or a word.
+fn answering(message: ServerJsonRpcMessage, request: &RequestId) -> ServerJsonRpcMessage {
+    match message {
+        JsonRpcMessage::Response(answer) => ServerJsonRpcMessage::response(answer.result, request.clone()),
+        JsonRpcMessage::Error(error) => ServerJsonRpcMessage::error(error.error, Some(request.clone())),
+        other => other,
+    }
+}
+
+/// An event with a message that the protocol's own client can read, where it could not as it came.
+fn mended(mut event: Sse, request: Option<&RequestId>) -> Sse {
+    let Some(data) = event.data.as_deref().filter(|data| !data.trim().is_empty()) else { return event };
+    let known = serde_json::from_str::<ServerJsonRpcMessage>(data).is_ok_and(|message| match &message {
+        JsonRpcMessage::Response(answer) => request.is_none_or(|request| answer.id == *request),
+        JsonRpcMessage::Error(error) => request.is_none_or(|request| error.id.as_ref() == Some(request)),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => true,
+    });
+    if known && first_wide(data).is_none() {
+        return event;
+    }
+    if let Some(message) = only(data.as_bytes()) {
+        let message = match request {
+            Some(request) => answering(message, request),
+            None => message,
+        };
+        event.data = serde_json::to_string(&message).ok().or(event.data);
+    }
+    event
 }
 
 /// Stands in for an answer that was too long to be read.

@@ -10,15 +10,15 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use reqwest::Url;
 use rmcp::RoleClient;
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage};
+use rmcp::model::{ErrorData, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
 
 use super::client::{Client, EVENTS, is_kind};
 use super::events::{self, Found};
 use super::http::{Error, Fault};
-use super::stdio::{LINE, id_in_head, understood};
+use super::mend::{self, UNREADABLE, id_in_head};
+use super::stdio::LINE;
 
 /// Longest wait for the stream and its first event (fixed).
 const ENDPOINT: Duration = Duration::from_secs(10);
@@ -26,8 +26,6 @@ const ENDPOINT: Duration = Duration::from_secs(10);
 const OTHERS: usize = 16;
 /// Longest address for messages (fixed).
 const ADDRESS: usize = 8192;
-/// The code of an answer that we made up because the real one could not be read.
-const UNREADABLE: ErrorCode = ErrorCode(-32603);
 
 /// An open connection.
 pub(in crate::mcp) struct Sse {
@@ -99,15 +97,11 @@ fn endpoint(base: &Url, said: &str) -> Result<Url, Error> {
 
 impl Sse {
     fn understand(&mut self, data: &str) {
-        if let Ok(message) = serde_json::from_str(data) {
-            self.ready.push_back(message);
-            return;
+        let read = mend::read(data.as_bytes());
+        if !read.is_rpc {
+            tracing::debug!("an event that is no message is left out");
         }
-        match serde_json::from_str::<Value>(data) {
-            Ok(Value::Array(batch)) => self.ready.extend(batch.into_iter().filter_map(understood)),
-            Ok(value @ Value::Object(_)) => self.ready.extend(understood(value)),
-            _ => tracing::debug!("an event that is no message is left out"),
-        }
+        self.ready.extend(read.messages);
     }
 }
 

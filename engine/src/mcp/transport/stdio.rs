@@ -6,12 +6,13 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleClient;
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId, ServerResult};
+use rmcp::model::{ErrorData, JsonRpcMessage, RequestId, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::Mutex;
+
+use super::mend::{self, UNREADABLE, id_in_head, id_in_tail};
 
 /// Longest line that is read as a message (fixed): what fits over HTTP fits here as well. A longer one is dropped, and
 /// only the call that it answers fails.
@@ -20,10 +21,6 @@ pub(in crate::mcp) const LINE: usize = 16 * 1024 * 1024;
 const READ: usize = 64 * 1024;
 /// Bytes at both ends of a dropped line that are searched for the id.
 const ENDS: usize = 4096;
-/// Messages of one batch (revision 2025-03-26) that are taken.
-const BATCH: usize = 1000;
-/// The code of an answer that we made up because the real one could not be read.
-const UNREADABLE: ErrorCode = ErrorCode(-32603);
 
 /// What the framing tells about beside messages.
 pub(in crate::mcp) trait Observer: Send + Sync + 'static {
@@ -33,6 +30,8 @@ pub(in crate::mcp) trait Observer: Send + Sync + 'static {
     fn rich(&self, text: &[u8]);
     /// A line that is no JSON-RPC.
     fn skipped(&self, line: &[u8]);
+    /// An answer that was not taken as it came.
+    fn mended(&self, note: &'static str);
     /// A line beyond the cap: its length, and whose answer it was.
     fn dropped(&self, bytes: u64, id: Option<&RequestId>);
 }
@@ -116,28 +115,19 @@ impl<R: AsyncRead + Unpin + Send, W> Stdio<R, W> {
     }
 
     fn understand(&mut self, text: &[u8]) {
-        if text.first() == Some(&b'{')
-            && let Ok(message) = serde_json::from_slice(text)
-        {
-            self.observer.message(true, text);
-            if is_rich(&message) {
-                self.observer.rich(text);
-            }
-            self.ready.push_back(message);
+        let read = mend::read(text);
+        if !read.is_rpc {
+            self.observer.skipped(text);
             return;
         }
-        match serde_json::from_slice::<Value>(text) {
-            Ok(Value::Array(batch)) if !batch.is_empty() && batch.iter().all(is_rpc) => {
-                self.observer.message(true, text);
-                let messages: Vec<_> = batch.into_iter().take(BATCH).filter_map(understood).collect();
-                self.ready.extend(messages);
-            }
-            Ok(value) if is_rpc(&value) => {
-                self.observer.message(true, text);
-                self.ready.extend(understood(value));
-            }
-            _ => self.observer.skipped(text),
+        self.observer.message(true, text);
+        if let Some(note) = read.note {
+            self.observer.mended(note);
         }
+        if read.messages.len() == 1 && is_rich(&read.messages[0]) {
+            self.observer.rich(text);
+        }
+        self.ready.extend(read.messages);
     }
 
     fn dropped(&mut self, long: &Long) {
@@ -155,26 +145,6 @@ fn is_rich(message: &RxJsonRpcMessage<RoleClient>) -> bool {
     matches!(message, JsonRpcMessage::Response(answer) if matches!(answer.result, InitializeResult(_) | ListToolsResult(_) | CustomResult(_)))
 }
 
-fn is_rpc(value: &Value) -> bool {
-    value.get("jsonrpc").is_some_and(|version| version == "2.0")
-}
-
-/// A message out of a batch, or one that is not in shape: an answer still ends the request that it belongs to.
-pub(super) fn understood(value: Value) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let id = value.get("id").filter(|_| value.get("method").is_none()).and_then(|id| serde_json::from_value(id.clone()).ok());
-    match (serde_json::from_value(value), id) {
-        (Ok(message), _) => Some(message),
-        (Err(error), Some(id)) => {
-            let what = format!("the answer is no valid JSON-RPC: {error}");
-            Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, what, None), Some(id)))
-        }
-        (Err(error), None) => {
-            tracing::debug!(%error, "a message that cannot be understood is left out");
-            None
-        }
-    }
-}
-
 impl Long {
     fn push(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
@@ -190,45 +160,6 @@ impl Long {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         id_in_head(&self.head).or_else(|| id_in_tail(&tail))
     }
-}
-
-/// The value of `"id"` among the fields that stand before the long one. A request (`"method"`) has an id of the other side.
-pub(super) fn id_in_head(head: &[u8]) -> Option<RequestId> {
-    let mut rest = head.trim_ascii_start().strip_prefix(b"{")?;
-    loop {
-        let (key, after) = next_value(rest)?;
-        rest = after.trim_ascii_start().strip_prefix(b":")?;
-        let (value, after) = next_value(rest)?;
-        match key {
-            Value::String(key) if key == "id" => return serde_json::from_value(value).ok(),
-            Value::String(key) if key == "method" => return None,
-            _ => rest = after.trim_ascii_start().strip_prefix(b",")?,
-        }
-    }
-}
-
-/// The first whole JSON value, and what follows it.
-fn next_value(text: &[u8]) -> Option<(Value, &[u8])> {
-    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Value>();
-    let value = values.next()?.ok()?;
-    let used = values.byte_offset();
-    Some((value, text.get(used..)?))
-}
-
-/// The value of `"id"` where it is the last field, or the last but `"jsonrpc"`.
-fn id_in_tail(tail: &[u8]) -> Option<RequestId> {
-    let place = tail.windows(4).rposition(|window| window == b"\"id\"")?;
-    let (value, after) = next_value(tail[place + 4..].trim_ascii_start().strip_prefix(b":")?)?;
-    let mut after = after.trim_ascii();
-    if let Some(more) = after.strip_prefix(b",") {
-        let (key, rest) = next_value(more)?;
-        let (_, rest) = next_value(rest.trim_ascii_start().strip_prefix(b":")?)?;
-        if key != "jsonrpc" {
-            return None;
-        }
-        after = rest.trim_ascii();
-    }
-    if after == b"}" { serde_json::from_value(value).ok() } else { None }
 }
 
 impl<R, W> Transport<RoleClient> for Stdio<R, W>
@@ -279,6 +210,8 @@ where
 mod tests {
     use std::sync::Mutex as Locked;
 
+    use serde_json::Value;
+
     use super::*;
 
     #[derive(Default)]
@@ -293,6 +226,9 @@ mod tests {
         }
         fn skipped(&self, line: &[u8]) {
             self.0.lock().unwrap().push(format!("skipped {}", String::from_utf8_lossy(line)));
+        }
+        fn mended(&self, note: &'static str) {
+            self.0.lock().unwrap().push(format!("mended {note}"));
         }
         fn dropped(&self, bytes: u64, id: Option<&RequestId>) {
             self.0.lock().unwrap().push(format!("dropped {bytes} {id:?}"));
@@ -327,7 +263,7 @@ mod tests {
         let (messages, _) = all(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":\"broken\"}\n{\"jsonrpc\":\"2.0\",\"id\":8}\n", LINE).await;
         let ends: Vec<_> =
             messages.iter().map(|message| (message["id"].as_i64().unwrap(), message["error"]["code"].as_i64().unwrap())).collect();
-        assert_eq!(ends, [(7, -32603), (8, -32603)]);
+        assert_eq!(ends, [(7, -32000), (8, -32603)]);
     }
 
     #[tokio::test]

@@ -9,15 +9,16 @@
 use serde_json::Value;
 
 use super::measure;
+use super::refs::decoded;
 
 /// Schemas that are looked at to find out a cost, references followed each time (fixed).
 const MOST: u64 = 100_000;
 /// References that may lead through one another (fixed).
-const CHAIN: usize = 64;
+pub(super) const CHAIN: usize = 64;
 /// Keywords that hold schemas by the names of properties, which may look like keywords.
-const NAMED: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
+pub(super) const NAMED: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
 /// Keywords whose schemas hold for a part of the value, not for the value itself.
-const INTO: [&str; 10] = [
+pub(super) const INTO: [&str; 10] = [
     "properties",
     "patternProperties",
     "additionalProperties",
@@ -30,7 +31,7 @@ const INTO: [&str; 10] = [
     "contains",
 ];
 /// Keywords that hold no schema, or one that is reached only by references.
-const PLAIN: [&str; 8] = ["const", "enum", "default", "examples", "required", "type", "$defs", "definitions"];
+pub(super) const PLAIN: [&str; 8] = ["const", "enum", "default", "examples", "required", "type", "$defs", "definitions"];
 
 /// What a check may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl<'a> Walk<'a> {
         }
         let pointer = reference.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
         let pointer = pointer.ok_or_else(|| format!("references to other documents or names are not followed ({reference:.100})"))?;
-        let found = self.root.pointer(pointer).ok_or_else(|| format!("the reference {reference:.100} leads nowhere"))?;
+        let found = self.root.pointer(&decoded(pointer)).ok_or_else(|| format!("the reference {reference:.100} leads nowhere"))?;
         self.open.push((reference, false));
         self.schema(found, false)?;
         let _ = self.open.pop();

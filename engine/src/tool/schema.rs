@@ -1,9 +1,14 @@
-//! Checks values against JSON Schemas that servers sent: bounded, and never with a look at the network or the disk.
+//! JSON Schemas that servers sent: what of them can be used, and whether values fit. Bounded, and never with a look at the
+//! network or the disk.
 
+mod clean;
 mod cost;
+mod refs;
 
+pub use clean::{Cleaned, Unchecked, cleaned};
 use cost::Cost;
-use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
 
 /// Largest schema that is used, as JSON text (fixed).
@@ -17,6 +22,8 @@ const WORDS: usize = 300;
 /// Schemas that may be looked at for one check, references followed (fixed): beyond that a value is not checked, because
 /// a small schema can ask for any amount of work and a check cannot be stopped.
 const WORK: u64 = 2_000_000;
+/// Steps that one pattern with look-around or back references may take (fixed); others take time in proportion to the text.
+const BACKTRACKS: usize = 100_000;
 
 /// A schema may point into itself, but never out.
 struct Nowhere;
@@ -29,14 +36,14 @@ impl Retrieve for Nowhere {
 
 /// A schema that is ready to check values. Where it names no dialect, it is read as 2020-12.
 #[derive(Debug)]
-pub(super) struct Checker {
+pub struct Checker {
     validator: Validator,
     cost: Cost,
 }
 
 /// Why a value has no verdict, or which.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub enum Wrong {
     /// It does not fit; places and reasons.
     Unfit(String),
     /// Checking it would take too long.
@@ -45,7 +52,7 @@ pub(super) enum Wrong {
 
 impl Checker {
     /// Makes one; the error says why the schema cannot be used. `formats` decides whether "format" is held too.
-    pub(super) fn new(schema: &Value, formats: bool) -> Result<Self, String> {
+    pub fn new(schema: &Value, formats: bool) -> Result<Self, String> {
         if deeper_than(schema, DEPTH) {
             return Err(format!("it is nested more than {DEPTH} levels deep"));
         }
@@ -54,24 +61,23 @@ impl Checker {
             return Err(format!("it has {bytes} bytes, more than {BYTES}"));
         }
         let cost = Cost::of(schema)?;
-        // The engine that cannot go wild: it takes time in proportion to the text, and knows no look-around.
-        let validator = jsonschema::options()
-            .with_retriever(Nowhere)
-            .with_pattern_options(PatternOptions::regex())
-            .should_validate_formats(formats)
-            .build(schema)
-            .map_err(|error| error.to_string().chars().take(WORDS).collect::<String>())?;
-        Ok(Self { validator, cost })
+        Ok(Self { validator: validator(schema, formats)?, cost })
     }
 
     /// Whether the value fits; the error names places and reasons.
-    pub(super) fn check(&self, value: &Value) -> Result<(), Wrong> {
+    pub fn check(&self, value: &Value) -> Result<(), Wrong> {
         if self.cost.for_value(value) > WORK {
             return Err(Wrong::TooMuch);
         }
+        let mut given_up = false;
         let problems: Vec<String> = self
             .validator
             .iter_errors(value)
+            .filter(|error| {
+                let without_verdict = is_given_up(error);
+                given_up |= without_verdict;
+                !without_verdict
+            })
             .take(PROBLEMS)
             .map(|error| {
                 let place = error.instance_path().to_string();
@@ -79,8 +85,27 @@ impl Checker {
                 if place.is_empty() { what } else { format!("{place}: {what}") }
             })
             .collect();
-        if problems.is_empty() { Ok(()) } else { Err(Wrong::Unfit(problems.join("; "))) }
+        match (problems.is_empty(), given_up) {
+            (true, false) => Ok(()),
+            (true, true) => Err(Wrong::TooMuch),
+            (false, _) => Err(Wrong::Unfit(problems.join("; "))),
+        }
     }
+}
+
+/// Whether a pattern was left before it had a verdict.
+fn is_given_up(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. } | ValidationErrorKind::RegexEngineFailure { .. })
+}
+
+/// The compiled form of a schema; the error is its first fault.
+fn validator(schema: &Value, formats: bool) -> Result<Validator, String> {
+    jsonschema::options()
+        .with_retriever(Nowhere)
+        .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
+        .should_validate_formats(formats)
+        .build(schema)
+        .map_err(|error| error.to_string().chars().take(WORDS).collect::<String>())
 }
 
 fn deeper_than(value: &Value, levels: usize) -> bool {
@@ -138,7 +163,8 @@ mod tests {
         assert!(Checker::new(&wide, false).unwrap_err().contains("bytes"));
         let greedy = Checker::new(&json!({ "pattern": "^(a+)+$" }), false).unwrap();
         assert!(greedy.check(&json!(format!("{}b", "a".repeat(100_000)))).is_err(), "no pattern goes wild");
-        assert!(Checker::new(&json!({ "pattern": "(?=b)" }), false).is_err());
+        let wild = Checker::new(&json!({ "pattern": "^(a|a)*(?=b)$" }), false).unwrap();
+        assert_eq!(wild.check(&json!("a".repeat(64))), Err(Wrong::TooMuch), "nor one with look-around");
     }
 
     #[test]
