@@ -500,3 +500,212 @@ fn kind(value: &Value) -> &'static str {
         Value::Object(_) => "an object",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Checker;
+    use super::*;
+
+    /// Cleans the arguments' schema and says which values it takes.
+    fn takes(schema: &Value, good: &[Value], bad: &[Value]) -> Vec<String> {
+        let cleaned = cleaned(schema, true);
+        let checker = Checker::new(&cleaned.schema, false).unwrap_or_else(|error| panic!("{schema}: {error}"));
+        for value in good {
+            assert_eq!(checker.check(value), Ok(()), "{value} under {}", cleaned.schema);
+        }
+        for value in bad {
+            assert!(checker.check(value).is_err(), "{value} under {}", cleaned.schema);
+        }
+        cleaned.unchecked.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_good_schema_stays_as_it_is() {
+        for schema in [
+            json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {"a": {"$ref": "#/definitions/A"}}, "definitions": {"A": {"type": "string", "pattern": "^(?!x)"}}}),
+            json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "exclusiveMinimum": true}}}),
+            json!({"type": "object", "properties": {"tree": {"$ref": "#/$defs/T"}}, "$defs": {"T": {"type": "object", "properties": {"parts": {"type": "array", "items": {"$ref": "#/$defs/T"}}}}}}),
+            json!({"type": "object", "properties": {"nodes": {"type": "array", "items": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/properties/nodes/items"}}}}}}}),
+            json!({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "unevaluatedProperties": false, "x-own": [1]}),
+        ] {
+            let cleaned = cleaned(&schema, true);
+            assert_eq!((cleaned.schema, cleaned.unchecked), (schema, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_takes_anything_and_the_rest_checks() {
+        let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/Nope"}, "n": {"type": "integer"}}, "required": ["n"]});
+        let notes = takes(&schema, &[json!({"n": 1, "a": [{}]}), json!({"n": 1})], &[json!({"n": "x"}), json!({"a": 1})]);
+        assert_eq!(notes, ["/properties/a/$ref: the reference #/$defs/Nope leads nowhere"]);
+        for reference in ["https://example.com/s.json", "other.json#/a", "#/properties/n/type", "#name"] {
+            let notes = takes(
+                &json!({"properties": {"a": {"$ref": reference}, "n": {"type": "integer"}}}),
+                &[json!({"a": 1})],
+                &[json!({"n": "x"})],
+            );
+            assert_eq!(notes.len(), 1, "{reference}");
+        }
+    }
+
+    #[test]
+    fn names_inside_the_schema_are_followed() {
+        let by_anchor = json!({"properties": {"a": {"$ref": "#item"}}, "$defs": {"I": {"$anchor": "item", "type": "integer"}}});
+        let by_id = json!({"$id": "https://e.org/root", "properties": {"a": {"$ref": "https://e.org/root#/$defs/I"}, "b": {"$ref": "i.json"}}, "$defs": {"I": {"$id": "i.json", "type": "integer"}}});
+        let within = json!({"properties": {"a": {"$ref": "#/$defs/O"}}, "$defs": {"O": {"$id": "o.json", "$ref": "#/$defs/I", "$defs": {"I": {"type": "integer"}}}}});
+        let written = json!({"properties": {"a": {"$ref": "#/$defs/A%20b~1c"}}, "$defs": {"A b/c": {"type": "integer"}}});
+        let chinese = json!({"properties": {"a": {"$ref": "#/$defs/数"}}, "$defs": {"数": {"type": "integer"}}});
+        for schema in [by_anchor, by_id, within, written, chinese] {
+            assert_eq!(takes(&schema, &[json!({"a": 1})], &[json!({"a": "x"})]), Vec::<String>::new(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn references_without_an_end_are_cut_where_they_close() {
+        for schema in [
+            json!({"properties": {"x": {"$ref": "#/$defs/A"}, "n": {"type": "integer"}}, "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}),
+            json!({"properties": {"x": {"$ref": "#/$defs/A"}, "n": {"type": "integer"}}, "$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}]}}}),
+            json!({"properties": {"n": {"type": "integer"}}, "allOf": [{"$ref": "#"}]}),
+        ] {
+            let notes = takes(&schema, &[json!({"x": {"any": "thing"}, "n": 1})], &[json!({"n": "x"})]);
+            assert!(notes.len() == 1 && notes[0].contains("back to itself"), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn keywords_out_of_shape_check_nothing_and_are_named() {
+        let part = |part: Value| json!({"type": "object", "properties": {"v": part, "n": {"type": "integer"}}});
+        for (broken, values) in [
+            (json!({"type": "integer", "exclusiveMinimum": true, "minimum": 0}), json!([0, 5])),
+            (json!({"type": "string", "pattern": "^(unclosed"}), json!(["a"])),
+            (json!({"type": "string", "enum": null}), json!(["a"])),
+            (json!({"type": "any"}), json!([1, "a"])),
+            (json!({"type": "array", "items": "string"}), json!([[1]])),
+            (json!({"maxLength": "10"}), json!(["a long text"])),
+            (json!({"minimum": null}), json!([-1])),
+            (json!({"required": true, "type": "string"}), json!(["a"])),
+            (json!({"anyOf": []}), json!([1])),
+            (json!("string"), json!([1, "a"])),
+            (json!(null), json!([1])),
+            (json!({"not": {"$ref": "#/nowhere"}}), json!([1, {}])),
+            (json!({"oneOf": [{"$ref": "#/nowhere"}, {"type": "integer"}]}), json!([1, "a"])),
+            (json!({"if": {"pattern": "("}, "then": false}), json!(["a"])),
+            (json!({"type": "object", "properties": "none", "additionalProperties": false}), json!([{"a": 1}])),
+            (json!({"patternProperties": {"(": {"type": "null"}, "^x": {"type": "null"}}}), json!([{"a": 1}, {"x": null}])),
+        ] {
+            let good: Vec<Value> = values.as_array().unwrap().iter().map(|value| json!({"v": value, "n": 1})).collect();
+            let notes = takes(&part(broken.clone()), &good, &[json!({"n": "x"})]);
+            assert!(!notes.is_empty() && notes.iter().all(|note| note.starts_with("/properties/v")), "{broken}: {notes:?}");
+        }
+        let bound = part(json!({"type": "integer", "exclusiveMinimum": true, "minimum": 0}));
+        let _ = takes(&bound, &[], &[json!({"v": -1})]);
+    }
+
+    #[test]
+    fn what_is_only_unusual_is_read_without_a_word() {
+        for (schema, good, bad) in [
+            (json!({"type": "object", "properties": []}), json!({"a": 1}), json!(3)),
+            (json!(null), json!({}), json!(3)),
+            (json!([]), json!({}), json!(3)),
+            (json!({}), json!({"a": 1}), json!(null)),
+            (
+                json!({"properties": {"a": {"type": "integer", "description": null, "title": 3, "examples": "x"}}}),
+                json!({"a": 1}),
+                json!({"a": "x"}),
+            ),
+            (json!({"properties": {"a": {"items": [{"type": "integer"}]}}}), json!({"a": [1, "x"]}), json!({"a": ["x"]})),
+            (json!({"required": ["a", "a"], "properties": {"a": {"type": ["integer", "integer"]}}}), json!({"a": 1}), json!({})),
+            (json!({"properties": {"a": {"exclusiveMaximum": false, "maximum": 3}}}), json!({"a": 3}), json!({"a": 4})),
+        ] {
+            let cleaned = cleaned(&schema, true);
+            assert_eq!(cleaned.unchecked, Vec::new(), "{schema}");
+            let checker = Checker::new(&cleaned.schema, false).unwrap();
+            assert_eq!(checker.check(&good), Ok(()), "{schema}");
+            assert!(!bad.is_object() || checker.check(&bad).is_err(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_an_object_and_monsters_are_left_out_whole() {
+        assert_eq!(takes(&json!({"type": "string"}), &[json!({"a": 1})], &[json!("x")]), ["/type: arguments are always an object"]);
+        assert_eq!(takes(&json!(false), &[json!({})], &[]).len(), 1);
+        let deep = (0..100).fold(json!({}), |inner, _| json!({"not": inner}));
+        let wide = json!({"enum": (0..100_000).collect::<Vec<u32>>()});
+        let step = |step: usize| {
+            (format!("s{step}"), json!({"allOf": [{"$ref": format!("#/$defs/s{}", step + 1)}, {"$ref": format!("#/$defs/s{}", step + 1)}]}))
+        };
+        let mut steps: Map<String, Value> = (0..40).map(step).collect();
+        let _ = steps.insert("s40".to_owned(), json!({}));
+        for monster in [deep, wide, json!({"$ref": "#/$defs/s0", "$defs": steps})] {
+            let cleaned = cleaned(&monster, true);
+            assert_eq!((cleaned.schema, cleaned.unchecked.len()), (json!({"type": "object"}), 1));
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(500))]
+        #[test]
+        fn whatever_a_server_sends_gives_a_schema_that_can_be_used(schema in any_schema()) {
+            let first = cleaned(&schema, true);
+            proptest::prop_assert!(Checker::new(&first.schema, false).is_ok(), "{}", first.schema);
+            let again = cleaned(&first.schema, true);
+            proptest::prop_assert_eq!(&again.schema, &first.schema);
+            proptest::prop_assert_eq!(again.unchecked, Vec::new());
+            proptest::prop_assert!(first.schema.is_object());
+        }
+    }
+
+    /// Schemas with any keyword and any value behind it.
+    fn any_schema() -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        let key = prop::sample::select(vec![
+            "type",
+            "properties",
+            "items",
+            "required",
+            "enum",
+            "$ref",
+            "anyOf",
+            "oneOf",
+            "not",
+            "if",
+            "then",
+            "pattern",
+            "minimum",
+            "exclusiveMinimum",
+            "maxLength",
+            "additionalProperties",
+            "$defs",
+            "$id",
+            "$schema",
+            "patternProperties",
+            "contains",
+            "minItems",
+            "uniqueItems",
+            "multipleOf",
+            "dependencies",
+            "unevaluatedProperties",
+            "prefixItems",
+            "x",
+        ]);
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            (-3_i64..20).prop_map(Value::from),
+            prop::sample::select(vec!["object", "string", "any", "#", "#/$defs/x", "#/properties/type", "(", "^a", ""])
+                .prop_map(Value::from),
+            Just(json!({})),
+            Just(json!([])),
+        ];
+        leaf.prop_recursive(5, 40, 4, move |inner| {
+            prop_oneof![
+                prop::collection::vec((key.clone(), inner.clone()), 0..5).prop_map(|fields| fields
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .collect::<Map<_, _>>()
+                    .into()),
+                prop::collection::vec(inner, 0..3).prop_map(Value::from),
+            ]
+        })
+    }
+}
