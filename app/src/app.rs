@@ -405,6 +405,7 @@ impl App {
             chat::Action::Run(task) => task.map(Message::Chat),
             chat::Action::Changed(task) => Task::batch([task.map(Message::Chat), self.list()]),
             chat::Action::ShowModels => self.show(Screen::Models),
+            chat::Action::ShowServers => self.show(Screen::Servers),
             chat::Action::Question(message) => self.question(message, now),
         }
     }

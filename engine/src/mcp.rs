@@ -23,7 +23,7 @@ use crate::tool::{CallId, Definition, Progress, ServerId};
 
 pub use config::ServerConfig;
 pub use consent::Consent;
-pub use manager::{Backup, LogLine, Manager, Options, Summary, TraceLine};
+pub use manager::{Backup, LogLine, Manager, Options, Shown, Summary, TraceLine};
 pub use offer::Offers;
 pub use question::{Question, QuestionId};
 pub use sampling::{Sample, SampleMessage, SampleRequest, Sampler};

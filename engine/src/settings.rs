@@ -23,6 +23,9 @@ pub struct Settings {
     pub tool_result_characters: usize,
     /// Seconds a tool call may stay silent (at least 1).
     pub tool_timeout_seconds: u64,
+    /// Seconds that a question on the command line waits for its servers before it is answered without those that are not
+    /// there.
+    pub server_wait_seconds: u64,
     /// Model steps in one turn.
     pub turn_steps: usize,
     /// Most tools shown to the model while routing is on.
@@ -48,6 +51,7 @@ impl Default for Settings {
             max_answer_tokens: 1024,
             tool_result_characters: 40_000,
             tool_timeout_seconds: 30,
+            server_wait_seconds: 10,
             turn_steps: 25,
             routed_tools: 30,
             routing_share: 0.05,

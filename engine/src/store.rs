@@ -101,6 +101,11 @@ impl Store {
         work(&self.lock())
     }
 
+    /// A number that becomes another one whenever another process changes the database.
+    pub(crate) fn version_elsewhere(&self) -> Result<i64, Error> {
+        self.read(|connection| Ok(connection.query_row("PRAGMA data_version", [], |row| row.get(0))?))
+    }
+
     /// Runs a write in one transaction: all of it happens or none.
     pub(crate) fn write<T>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let mut connection = self.lock();

@@ -13,6 +13,8 @@ mod index;
 mod local;
 #[path = "rooms/mcp.rs"]
 mod mcp;
+#[path = "rooms/mcp_odd.rs"]
+mod mcp_odd;
 #[path = "rooms/mcp_surface.rs"]
 mod mcp_surface;
 #[path = "rooms/mcp_config.rs"]

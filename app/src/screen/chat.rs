@@ -81,6 +81,7 @@ pub enum Message {
     InView(Range<usize>),
     ToEnd,
     ShowModels,
+    ShowServers,
     Dismiss,
 }
 
@@ -92,6 +93,7 @@ pub enum Action {
     /// Conversations changed: the list must be read again.
     Changed(Task<Message>),
     ShowModels,
+    ShowServers,
     Question(question::Message),
 }
 
@@ -143,6 +145,7 @@ impl Chat {
             Message::InView(rows) => self.in_view(&rows),
             Message::ToEnd => Action::Run(to_end()),
             Message::ShowModels => Action::ShowModels,
+            Message::ShowServers => Action::ShowServers,
             Message::Dismiss => self.dismiss(),
         }
     }
@@ -467,7 +470,7 @@ impl Action {
             Self::Run(task) => Self::Run(Task::batch([task, more])),
             Self::Changed(task) => Self::Changed(Task::batch([task, more])),
             Self::None => Self::Run(more),
-            other @ (Self::ShowModels | Self::Question(_)) => other,
+            other @ (Self::ShowModels | Self::ShowServers | Self::Question(_)) => other,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod disk;
 mod document;
 mod entry;
+mod env_file;
 mod expand;
 mod relaxed;
 mod settings;
@@ -19,9 +20,11 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::tool::SchemaHash;
+pub use disk::decoded;
 pub(super) use disk::{alone, beside, keep_beside, read_text, replaceable, write_text};
 pub(super) use document::{Document, parse_any, parse_entry, pasted};
 pub(super) use entry::{Entry, flat};
+pub(super) use env_file::names as env_file_names;
 pub(super) use expand::{Name, expand, expand_oauth};
 pub use settings::Settings;
 pub(super) use shape::free_name;
@@ -49,6 +52,8 @@ pub struct ServerConfig {
     pub disabled_tools: Vec<String>,
     /// How to sign in, where that is not found out.
     pub oauth: Option<OAuth>,
+    /// A file with variables for the program, read when it is started; those of the entry itself come before them.
+    pub env_file: Option<String>,
 }
 
 /// Which era of the protocol a server is spoken to in.
@@ -125,7 +130,7 @@ impl Transport {
 }
 
 /// What is wrong with a configuration.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is not JSON. A file is left untouched.
     #[error("{place} does not parse at line {line}, column {column}: {reason}")]

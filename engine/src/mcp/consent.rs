@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::config::{ServerConfig, Transport};
+use super::config::{ServerConfig, Transport, env_file_names};
 use crate::tool::SchemaHash;
 
 /// Whose word starts a server.
@@ -75,6 +75,20 @@ pub enum Warning {
         /// The variable's name.
         name: String,
     },
+    /// Variables come from a file when it is started.
+    EnvFile {
+        /// The file.
+        path: String,
+        /// The names of the variables that it sets now.
+        names: Vec<String>,
+    },
+    /// A text holds a character that is not seen: often a path whose backslashes were written once.
+    Control {
+        /// The text, with the character as an escape.
+        shown: String,
+        /// What it may have been meant to be, as it is written in JSON.
+        meant: Option<String>,
+    },
     /// What is sent to this address can be read on the way.
     PlainHttp {
         /// The host.
@@ -93,6 +107,12 @@ impl fmt::Display for Warning {
             }
             Self::Secret { name } => write!(f, "it is given the secret \"{name}\""),
             Self::Environment { name } => write!(f, "it is given the variable {name} of Handrail's own environment"),
+            Self::EnvFile { path, names } if names.is_empty() => write!(f, "it is given the variables of the file {path}"),
+            Self::EnvFile { path, names } => write!(f, "it is given the variables of the file {path}: {}", names.join(", ")),
+            Self::Control { shown, meant: Some(meant) } => {
+                write!(f, "this path holds a control character: \"{shown}\". Did you mean {meant}?")
+            }
+            Self::Control { shown, meant: None } => write!(f, "this holds a control character: \"{shown}\""),
             Self::PlainHttp { host } => write!(f, "the connection to {host} is not encrypted: others can read and change what is sent"),
         }
     }
@@ -112,6 +132,10 @@ impl Consent {
         if let Some(oauth) = &config.oauth {
             given(oauth.client_id.iter().chain(&oauth.client_secret), &mut warnings);
         }
+        if let Some(path) = &config.env_file {
+            warnings.push(Warning::EnvFile { path: path.clone(), names: env_file_names(Path::new(path)) });
+            given(std::iter::once(path), &mut warnings);
+        }
         Self::made(&config.transport, warnings, origin)
     }
 
@@ -120,7 +144,13 @@ impl Consent {
         // What these say stands in values, which are no part of the subject.
         let said = |warning: &&Warning| matches!(warning, Warning::Variable { .. } | Warning::Secret { .. } | Warning::Environment { .. });
         let values: Vec<&Warning> = warnings.iter().filter(said).collect();
-        let hash = SchemaHash::of(&json!({ "subject": subject, "values": values })).to_hex();
+        // The file is agreed to, whatever names it holds: none of them decides which code runs.
+        let file = warnings.iter().find_map(|warning| if let Warning::EnvFile { path, .. } = warning { Some(path) } else { None });
+        let mut agreed = json!({ "subject": subject, "values": values });
+        if let Some(file) = file {
+            agreed["envFile"] = json!(file);
+        }
+        let hash = SchemaHash::of(&agreed).to_hex();
         Self { origin, subject, warnings, hash }
     }
 }
@@ -249,11 +279,13 @@ const LONGEST: usize = 400;
 
 fn warnings(transport: &Transport) -> Vec<Warning> {
     match transport {
-        Transport::Stdio { command, args, env, .. } => {
+        Transport::Stdio { command, args, env, cwd } => {
             let risky = env.iter().filter(|(name, _)| is_risky(name));
             let mut warnings: Vec<Warning> =
                 risky.map(|(name, value)| Warning::Variable { name: name.clone(), value: value.clone() }).collect();
             program(command, args, &mut warnings);
+            let folder = cwd.iter().map(|folder| folder.to_string_lossy().into_owned());
+            warnings.extend(std::iter::once(command).chain(args).cloned().chain(folder).filter_map(|text| control(&text)));
             given(std::iter::once(command).chain(args).chain(env.values()), &mut warnings);
             warnings
         }
@@ -263,6 +295,20 @@ fn warnings(transport: &Transport) -> Vec<Warning> {
             warnings
         }
     }
+}
+
+/// A text with characters that nobody sees. Scripts have lines; a path has none.
+fn control(text: &str) -> Option<Warning> {
+    let drive = text.as_bytes().get(1) == Some(&b':') && text.starts_with(|first: char| first.is_ascii_alphabetic());
+    let path = drive || text.starts_with("\\\\");
+    let hidden = |c: char| c.is_control() && (path || !matches!(c, '\n' | '\t' | '\r'));
+    if !text.contains(hidden) {
+        return None;
+    }
+    let shown: String = text.chars().take(LONGEST).collect::<String>().escape_debug().collect();
+    // As it is written in a file: each backslash twice, also those that became a character.
+    let meant = path.then(|| shown.replace("\\\\", "\\").replace('\\', "\\\\").replace("\\\\u{8}", "\\\\b").replace("\\\\u{c}", "\\\\f"));
+    Some(Warning::Control { shown, meant })
 }
 
 /// What is filled in from the keyring and from our environment: a text from elsewhere may ask for anybody's keys.
@@ -286,7 +332,7 @@ fn given<'a>(texts: impl Iterator<Item = &'a String>, warnings: &mut Vec<Warning
     }
 }
 
-fn is_risky(name: &str) -> bool {
+pub(super) fn is_risky(name: &str) -> bool {
     // Windows knows no difference between big and small letters in names, and the proxies are known in both.
     let name = name.to_uppercase();
     let is_key = KEYS.iter().any(|part| name.contains(part));
@@ -382,7 +428,10 @@ impl Subject {
     /// In one line, as one would type it. Arguments with blanks are quoted.
     #[must_use]
     pub fn line(&self) -> String {
-        let quoted = |text: &str| if text.is_empty() || text.contains(char::is_whitespace) { format!("{text:?}") } else { text.to_owned() };
+        let quoted = |text: &str| {
+            let plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+            if plain { text.to_owned() } else { format!("\"{}\"", text.escape_debug()) }
+        };
         match self {
             Self::Program { command, args, .. } => {
                 std::iter::once(command).chain(args).map(|text| quoted(text)).collect::<Vec<_>>().join(" ")

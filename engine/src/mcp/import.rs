@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::Consent;
-use super::config::{Entry, flat, parse_any};
+use super::config::{Entry, decoded, flat, parse_any};
 use super::consent::Origin;
 use super::form::{secret_name, secret_start};
 use crate::tool::ServerId;
@@ -195,6 +195,8 @@ pub struct Importable {
     pub problem: Option<String>,
     /// The secrets that it needs and that must be given again: the other program keeps them to itself.
     pub needs: Vec<String>,
+    /// What of its entry is not used as it stands.
+    pub notes: Vec<String>,
     pub(super) value: Value,
     pub(super) entry: Entry,
 }
@@ -251,7 +253,8 @@ fn servers(path: &Path, source: &Source, title: &str) -> Result<Option<Vec<Impor
         let entry = Entry::read(name, &value);
         let problem = entry.problem.as_ref().map(|problem| problem.reason().to_owned());
         let consent = Consent::of_server(&entry.config, Origin::Imported(title.to_owned()));
-        Importable { name: name.clone(), consent, there: None, problem, needs, value, entry }
+        let notes = entry.notes.clone();
+        Importable { name: name.clone(), consent, there: None, problem, needs, notes, value, entry }
     };
     Ok(Some(entries.iter().take(MOST).map(importable).collect()))
 }
@@ -270,7 +273,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     if bytes.len() as u64 > LARGEST {
         return Err(format!("it is larger than {LARGEST} bytes"));
     }
-    String::from_utf8(bytes).map(Some).map_err(|_| "it is not UTF-8 text".to_owned())
+    decoded(bytes).map(Some)
 }
 
 /// An entry in our words. What the other program fills in by itself gets the name of ours, or is named as needed.
@@ -283,7 +286,8 @@ pub(super) fn ours(name: &str, value: &Value, needs: &mut Vec<String>) -> Value 
     }
     let mut filled = Map::new();
     for (key, value) in entry {
-        let value = if matches!(key.as_str(), "command" | "args" | "env" | "cwd" | "url" | "serverUrl" | "httpUrl" | "headers") {
+        let value = if matches!(key.as_str(), "command" | "args" | "env" | "envFile" | "cwd" | "url" | "serverUrl" | "httpUrl" | "headers")
+        {
             renamed(name, value, needs, 0)
         } else {
             value
@@ -307,7 +311,11 @@ fn renamed(name: &str, value: Value, needs: &mut Vec<String>, depth: usize) -> V
 
 fn renamed_text(name: &str, text: &str, needs: &mut Vec<String>) -> String {
     const INPUT: &str = "${input:";
-    let text = text.replace("${userHome}", "${HOME}");
+    // The folder that is open there is none that we know: the person says which one is meant.
+    let text = text
+        .replace("${userHome}", "${HOME}")
+        .replace("${workspaceFolder}", "${input:workspaceFolder}")
+        .replace("${pathSeparator}", std::path::MAIN_SEPARATOR_STR);
     let mut out = String::new();
     let mut rest = text.as_str();
     while let Some(at) = rest.find(INPUT) {

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-pub use configure::Summary;
+pub use configure::{Shown, Summary};
 pub use file::Backup;
 pub use operate::{LogLine, TraceLine};
 

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 /// Generous: the machine that runs this may be busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Bench {
+pub(super) struct Bench {
     folder: tempfile::TempDir,
     store: Store,
     gate: Gate,
     conversation: ConversationId,
-    manager: Manager,
+    pub(super) manager: Manager,
 }
 
 /// A manager whose servers the test itself answers for.
@@ -33,7 +33,7 @@ fn trusting(file: PathBuf, store: &Store) -> Manager {
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_file(None)
     }
 
@@ -60,12 +60,12 @@ impl Bench {
     }
 
     /// Adds a server and waits for it.
-    async fn add(&self, name: &str, entry: Value) -> mcp::ServerView {
+    pub(super) async fn add(&self, name: &str, entry: Value) -> mcp::ServerView {
         let _ = self.manager.paste(&json!({ "mcpServers": { name: entry } }).to_string()).unwrap();
         self.manager.ready(&name.into(), PATIENCE).await.unwrap()
     }
 
-    fn tool(&self, server: &str, name: &str) -> Arc<GatedTool> {
+    pub(super) fn tool(&self, server: &str, name: &str) -> Arc<GatedTool> {
         let tools = self.manager.tools();
         let found = tools.into_iter().find(|tool| tool.definition().id.server.as_str() == server && tool.definition().id.name == name);
         found.unwrap_or_else(|| panic!("no tool {name} at {server}"))
@@ -112,7 +112,7 @@ impl Bench {
         permit.unwrap()
     }
 
-    async fn call(&self, server: &str, name: &str, arguments: Value) -> Result<CallResult, tool::Error> {
+    pub(super) async fn call(&self, server: &str, name: &str, arguments: Value) -> Result<CallResult, tool::Error> {
         let tool = self.tool(server, name);
         let permit = self.permit(&tool, arguments).await;
         tool.call(permit, control()).await

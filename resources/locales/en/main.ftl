@@ -443,3 +443,11 @@ bundle-by = Version { $version } · by { $author }
 server-notes = This server sent things that are out of shape; they were left out or read as what they mean:
 server-notes-more = and { $count } more in the log
 tool-unchecked = Not checked: { $part }
+consent-env-file = It is given the variables of the file { $path }: { $names }
+consent-control-path = This path holds a control character: "{ $shown }". Did you mean { $meant }?
+consent-control = This holds a control character: "{ $shown }"
+chat-servers-wait = { $count ->
+    [one] One server is on, but waits for your consent: its tools are not used
+   *[other] { $count } servers are on, but wait for your consent: their tools are not used
+}
+chat-show-servers = Review

@@ -2,16 +2,21 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use handrail_engine::mcp::State;
 use handrail_widgets::virtual_list;
 use iced::widget::{Stack, column, container, row, space, text};
 use iced::{Center, Element, Fill};
 
 use super::super::{Look, question};
+use super::argument::{start, visible};
 use super::transcript::Transcript;
 use super::{Chat, LIST, Message, inspector};
 use crate::appearance::{space as gap, style, width};
 use crate::icon::Icon;
 use crate::piece;
+
+/// Most characters of the names of servers in a notice.
+const NAMES: usize = 200;
 
 impl Chat {
     /// Draws the screen. `hovered` says that a file hovers over the window.
@@ -91,6 +96,15 @@ impl Chat {
             let actions = vec![piece::secondary(look.t("chat-show-models"), Some(Message::ShowModels))];
             let reason = look.locale.tv("chat-no-model-why", [("model", look.facts.chat_model_name().into())]);
             notices.push(piece::banner((Icon::Info, |roles| roles.info), look.t("chat-no-model"), Some(reason), actions, look.roles));
+        }
+        // Without a word a model would make its answer up, and nothing would hint at the tools it could have had.
+        let waits = |server: &&handrail_engine::mcp::ServerView| server.config.active && server.state == State::NeedsConsent;
+        let waiting: Vec<String> = look.facts.servers.iter().filter(waits).map(|server| visible(server.id.as_str())).collect();
+        if !waiting.is_empty() {
+            let actions = vec![piece::secondary(look.t("chat-show-servers"), Some(Message::ShowServers))];
+            let title = look.locale.tv("chat-servers-wait", [("count", waiting.len().into())]);
+            let names = Some(start(&waiting.join(", "), NAMES).0.to_owned());
+            notices.push(piece::banner((Icon::Shield, |roles| roles.warning), title, names, actions, look.roles));
         }
         let failed = self.talk().and_then(|talk| talk.error.clone());
         for (reason, retry) in [(failed, true), (self.error.clone(), false)] {

@@ -378,3 +378,16 @@ fn a_slash_lists_prompts_asks_for_arguments_and_shows_the_text_before_it_is_sent
     type_in(&mut stage, "/h");
     assert!(stage.sees("/hello") && stage.chat.leaves() && !stage.sees("/hello"));
 }
+
+#[test]
+fn servers_that_wait_for_consent_are_named_above_the_composer() {
+    let mut stage = Stage::new();
+    assert!(!stage.sees("One server is on, but waits for your consent: its tools are not used"));
+    let added = stage.engine.servers().paste(r#"{"mcpServers": {"notes": {"command": "notes-server"}}}"#).unwrap();
+    stage.facts.servers = stage.engine.servers().servers();
+    assert_eq!((stage.facts.servers.len(), added.len()), (1, 1));
+    assert!(stage.sees("One server is on, but waits for your consent: its tools are not used") && stage.sees("notes"));
+    assert!(matches!(stage.send(Message::ShowServers, Duration::ZERO), Action::ShowServers));
+    stage.facts.servers[0].config.active = false;
+    assert!(!stage.sees("notes"));
+}

@@ -23,6 +23,9 @@ use super::consent::{Sheet, Source};
 use crate::appearance::{MONO, size, space as gap, style};
 use crate::piece;
 
+/// What would be added, and what of the text would not.
+type Shown = (Vec<(ServerId, Consent)>, Vec<String>);
+
 /// The page.
 #[derive(Debug, Default)]
 pub struct Add {
@@ -51,7 +54,7 @@ pub enum Message {
     Show(Tab),
     Edited(text_editor::Action),
     Look,
-    Looked(Source, Result<Vec<(ServerId, Consent)>, mcp::Error>),
+    Looked(Source, Result<Shown, mcp::Error>),
     Link(String),
     Import(import::Message),
     Gallery(gallery::Message),
@@ -111,14 +114,17 @@ impl Add {
     /// Says what a text would add; nothing is written.
     fn preview(&mut self, text: String, origin: Origin, env: &Env<'_>) -> Action {
         let source = Source::Text(text.clone(), origin.clone());
-        self.ask(source, env, move |engine| engine.servers().preview(&text, &origin))
+        self.ask(source, env, move |engine| {
+            let shown = engine.servers().look(&text, &origin)?;
+            Ok((shown.servers, shown.notes))
+        })
     }
 
     fn ask(
         &mut self,
         source: Source,
         env: &Env<'_>,
-        work: impl FnOnce(handrail_engine::Engine) -> Result<Vec<(ServerId, Consent)>, mcp::Error> + Send + 'static,
+        work: impl FnOnce(handrail_engine::Engine) -> Result<Shown, mcp::Error> + Send + 'static,
     ) -> Action {
         if std::mem::replace(&mut self.working, true) {
             return Action::None;
@@ -128,12 +134,12 @@ impl Add {
         Action::Run(Task::perform(work, move |result| Message::Looked(source.clone(), result.unwrap_or_else(|error| Err(broken(&error))))))
     }
 
-    fn looked(&mut self, source: Source, result: Result<Vec<(ServerId, Consent)>, mcp::Error>) -> Action {
+    fn looked(&mut self, source: Source, result: Result<Shown, mcp::Error>) -> Action {
         self.working = false;
         match result {
-            Ok(entries) => {
+            Ok((entries, notes)) => {
                 self.error = None;
-                Action::Show(Box::new(Sheet::new(entries, source)))
+                Action::Show(Box::new(Sheet::new(entries, source, notes)))
             }
             Err(error) => self.failed(error),
         }
@@ -156,7 +162,8 @@ impl Add {
         let Some(chosen) = self.import.update(message) else { return Action::None };
         let names = Import::names(&chosen, env.facts);
         let entries = names.into_iter().zip(&chosen).map(|(name, server)| (ServerId::new(name), server.consent.clone())).collect();
-        Action::Show(Box::new(Sheet::new(entries, Source::Import(chosen))))
+        let notes = chosen.iter().flat_map(|server| server.notes.iter().map(|note| format!("{}: {note}", server.name))).collect();
+        Action::Show(Box::new(Sheet::new(entries, Source::Import(chosen), notes)))
     }
 
     fn chosen(&mut self, message: gallery::Message, env: &Env<'_>) -> Action {
@@ -170,7 +177,7 @@ impl Add {
     /// Says what a server of the gallery would start; nothing is written before the sheet was agreed to.
     fn take(&mut self, id: String, answers: Answers, env: &Env<'_>) -> Action {
         let source = Source::Gallery(id.clone(), answers.clone());
-        self.ask(source, env, move |engine| Ok(vec![engine.servers().preview_from_gallery(&id, &answers)?]))
+        self.ask(source, env, move |engine| Ok((vec![engine.servers().preview_from_gallery(&id, &answers)?], Vec::new())))
     }
 
     fn packaged(&mut self, message: package::Message, env: &Env<'_>) -> Action {
@@ -189,7 +196,7 @@ impl Add {
         let source = Source::Bundle(path.clone(), answers.clone());
         self.ask(source, env, move |engine| {
             let bundle = Bundle::open(&path)?;
-            Ok(vec![engine.servers().preview_bundle(&bundle, &answers)?])
+            Ok((vec![engine.servers().preview_bundle(&bundle, &answers)?], Vec::new()))
         })
     }
 

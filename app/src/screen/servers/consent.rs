@@ -24,6 +24,8 @@ pub const CANCEL: Id = Id::new("consent-cancel");
 
 /// Most characters of the command that is replaced.
 const OLD: usize = 400;
+/// Most notes that are shown.
+const NOTES: usize = 12;
 /// Highest the list of servers grows before it scrolls.
 const HEIGHT: f32 = 460.0;
 
@@ -32,6 +34,8 @@ const HEIGHT: f32 = 460.0;
 pub struct Sheet {
     entries: Vec<(ServerId, Consent)>,
     source: Source,
+    /// What of the text is not added, or not as it stands.
+    notes: Vec<String>,
     working: bool,
     error: Option<String>,
 }
@@ -73,13 +77,13 @@ impl Sheet {
     /// For a server that is configured.
     #[must_use]
     pub fn known(id: ServerId, consent: Consent) -> Self {
-        Self { entries: vec![(id, consent)], source: Source::Known, working: false, error: None }
+        Self { entries: vec![(id, consent)], source: Source::Known, notes: Vec::new(), working: false, error: None }
     }
 
     /// For servers that would be added.
     #[must_use]
-    pub const fn new(entries: Vec<(ServerId, Consent)>, source: Source) -> Self {
-        Self { entries, source, working: false, error: None }
+    pub const fn new(entries: Vec<(ServerId, Consent)>, source: Source, notes: Vec<String>) -> Self {
+        Self { entries, source, notes, working: false, error: None }
     }
 
     /// Takes a message in.
@@ -125,7 +129,11 @@ impl Sheet {
             vec![piece::primary(look.t("consent-add-start"), ready(true)), piece::secondary(look.t("consent-add"), ready(false)), cancel]
         };
         let fault = piece::fault(self.error.clone(), look.roles);
-        let parts = column![head, about, entries, fault, piece::buttons(buttons)].spacing(gap::M);
+        let note = |note: &'a String| {
+            piece::small(visible(note), look.roles).color(look.roles.warning).wrapping(text::Wrapping::WordOrGlyph).into()
+        };
+        let notes = (!self.notes.is_empty()).then(|| Column::with_children(self.notes.iter().take(NOTES).map(note)).spacing(2));
+        let parts = column![head, about, entries].push(notes).push(fault).push(piece::buttons(buttons)).spacing(gap::M);
         container(parts).padding(gap::XL).width(Fill).max_width(width::SHEET).style(style::overlay).into()
     }
 }
@@ -192,6 +200,14 @@ fn warning(warning: &Warning, look: Look<'_>) -> String {
         Warning::Unpinned { package } => look.locale.tv("consent-unpinned", [("package", visible(package).into())]),
         Warning::Secret { name } => look.locale.tv("consent-secret", [("name", visible(name).into())]),
         Warning::Environment { name } => look.locale.tv("consent-environment", [("name", visible(name).into())]),
+        Warning::EnvFile { path, names } => {
+            let (path, names) = (visible(path), visible(&names.join(", ")));
+            look.locale.tv("consent-env-file", [("path", path.into()), ("names", names.into())])
+        }
+        Warning::Control { shown, meant: Some(meant) } => {
+            look.locale.tv("consent-control-path", [("shown", visible(shown).into()), ("meant", visible(meant).into())])
+        }
+        Warning::Control { shown, meant: None } => look.locale.tv("consent-control", [("shown", visible(shown).into())]),
         Warning::PlainHttp { host } => look.locale.tv("consent-plain-http", [("host", visible(host).into())]),
     }
 }

@@ -37,6 +37,7 @@ fn server(name: &str, state: State) -> ServerView {
         port: None,
         disabled_tools: Vec::new(),
         oauth: None,
+        env_file: None,
     };
     let tool = |tool: &str, about: &str| Arc::new(Definition::new(name.into(), tool, None, about, json!({"type": "object"}), None, None));
     ServerView {
@@ -170,7 +171,7 @@ fn what_is_pasted_is_shown_before_anything_is_added() {
     assert!(matches!(stage.pressed("Look at it")[..], [Message::Add(add::Message::Look)]));
     assert!(matches!(stage.send(Message::Add(add::Message::Look)), Action::Run(_)));
     let source = consent::Source::Text("{}".to_owned(), Origin::Pasted);
-    let _ = stage.send(Message::Add(add::Message::Looked(source, Ok(vec![("files".into(), consent())]))));
+    let _ = stage.send(Message::Add(add::Message::Looked(source, Ok((vec![("files".into(), consent())], Vec::new())))));
     assert!(stage.sees("Add and start") && stage.sees("Add without starting"));
     assert!(stage.engine.servers().servers().is_empty());
     let _ = stage.send(Message::Sheet(consent::Message::Cancel));
@@ -190,7 +191,7 @@ fn a_link_opens_the_sheet_and_adds_nothing_by_itself() {
     let text = handrail_engine::mcp::link::read(&link).unwrap();
     let entries = stage.engine.servers().preview(&text, &Origin::Link).unwrap();
     let source = consent::Source::Text(text, Origin::Link);
-    let _ = stage.send(Message::Add(add::Message::Looked(source, Ok(entries))));
+    let _ = stage.send(Message::Add(add::Message::Looked(source, Ok((entries, Vec::new())))));
     assert!(stage.sees("From a link on a web page or in another program") && stage.sees("uvx") && stage.sees("mcp-server-time"));
     assert!(stage.engine.servers().servers().is_empty());
     // What is no such link says so.
@@ -335,7 +336,7 @@ fn a_link_that_cannot_be_used_is_said_on_the_list() {
 #[test]
 fn the_sheet_says_what_it_replaces() {
     let mut stage = Stage::new(vec![server("files", State::Connected)]);
-    let looked = |source| Message::Add(add::Message::Looked(source, Ok(vec![("files".into(), consent())])));
+    let looked = |source| Message::Add(add::Message::Looked(source, Ok((vec![("files".into(), consent())], Vec::new()))));
     let said = "It replaces the server of this name, which is now: npx -y files";
     let _ = stage.send(looked(consent::Source::Text("{}".to_owned(), Origin::Pasted)));
     assert!(stage.sees(said));

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use handrail_engine::Engine;
 use handrail_engine::approval::{self, Decision, Gate};
 use handrail_engine::conversation::{CallRecord, CallState, ConversationId, Passage};
+use handrail_engine::mcp::ServerView;
 use handrail_engine::provider::{Finish, Sampling, ToolChoice};
 use handrail_engine::tool::ServerId;
 use handrail_engine::turn::{Ended, Event, Input, Options};
@@ -24,10 +26,20 @@ pub struct Arguments {
     /// A document to answer from; may be given several times.
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// A configured MCP server whose tools are offered; may be given several times. With --config and no --server: all
-    /// active ones of that file. Without both: none.
+    /// A configured MCP server whose tools are offered; may be given several times. Without it: those that are switched on
+    /// and agreed to, and with --config all that are switched on in that file.
     #[arg(long, value_name = "NAME")]
     server: Vec<String>,
+    /// Offers no tools of servers.
+    #[arg(long, conflicts_with_all = ["server", "require_servers"])]
+    no_servers: bool,
+    /// Fails where a server is not usable, instead of answering without it.
+    #[arg(long)]
+    require_servers: bool,
+    /// Seconds to wait for servers before the question is answered with those that are there; the setting
+    /// `server_wait_seconds` where not given.
+    #[arg(long, value_name = "SECONDS")]
+    server_wait: Option<u64>,
     /// An MCP configuration to use instead of the one in the data folder.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -145,28 +157,89 @@ fn options(arguments: &Arguments, servers: Vec<ServerId>) -> Options {
     }
 }
 
+/// Starts what is to be offered, and waits for it a short while: a server that is not there costs its tools, not the answer.
 async fn start_servers(engine: &Engine, arguments: &Arguments, output: &Output) -> Result<Vec<ServerId>, Failure> {
     let (names, own_config) = (&arguments.server, arguments.config.is_some());
-    // Chat without tools does not need the configuration.
-    if let Some(error) = engine.servers().config_error().filter(|_| own_config || !names.is_empty()) {
-        return Err(Failure::new(error));
+    if arguments.no_servers {
+        return Ok(Vec::new());
     }
-    let ids: Vec<ServerId> = if names.is_empty() && own_config {
-        engine.servers().servers().into_iter().filter(|view| view.config.active).map(|view| view.id).collect()
-    } else {
-        names.iter().map(|name| ServerId::new(name.as_str())).collect()
-    };
-    super::consent::ensure(engine, &ids, arguments.yes, output).await?;
+    if let Some(error) = engine.servers().config_error() {
+        // Chat without tools does not need the configuration.
+        if own_config || !names.is_empty() || arguments.require_servers {
+            return Err(Failure::new(error));
+        }
+        output.note(&format!("no servers are used: {error}"));
+        return Ok(Vec::new());
+    }
+    let ids =
+        if !names.is_empty() || own_config { named(engine, arguments, output).await? } else { agreed(engine, arguments, output).await? };
     for id in &ids {
         engine.servers().start(id)?;
     }
-    for id in &ids {
-        output.status(&format!("waiting for server {id}"));
-        let view = engine.servers().ready(id, super::servers::WAIT).await;
-        output.status_end();
-        super::servers::usable(&view?)?;
+    let wait = Duration::from_secs(arguments.server_wait.unwrap_or(engine.settings().server_wait_seconds).max(1));
+    let wait = if arguments.require_servers { super::servers::WAIT } else { wait };
+    if !ids.is_empty() {
+        output.status(&format!("waiting for {}", ids.iter().map(ServerId::as_str).collect::<Vec<_>>().join(", ")));
+    }
+    // All at once: the wait is for the slowest, and ends for all.
+    let waits = ids.iter().map(|id| async move {
+        let ready = engine.servers().ready(id, wait).await.map_err(Failure::from);
+        (id.clone(), ready.and_then(|view| super::servers::usable(&view)))
+    });
+    let outcomes = futures::future::join_all(waits).await;
+    output.status_end();
+    let mut usable = Vec::new();
+    for (id, outcome) in outcomes {
+        match outcome {
+            Ok(()) => usable.push(id),
+            Err(failure) if arguments.require_servers => return Err(failure),
+            Err(failure) => without(&id, &failure.0, output),
+        }
+    }
+    Ok(usable)
+}
+
+/// The servers that were named, or are switched on in the file that was: somebody must agree to each.
+async fn named(engine: &Engine, arguments: &Arguments, output: &Output) -> Result<Vec<ServerId>, Failure> {
+    if arguments.server.is_empty() {
+        let ids: Vec<ServerId> = engine.servers().servers().into_iter().filter(|view| view.config.active).map(|view| view.id).collect();
+        let mut agreed = Vec::new();
+        for id in ids {
+            match super::consent::ensure_one(engine, &id, arguments.yes, output).await {
+                Ok(()) => agreed.push(id),
+                Err(failure) if arguments.require_servers => return Err(failure),
+                Err(failure) => without(&id, &failure.0, output),
+            }
+        }
+        return Ok(agreed);
+    }
+    let ids: Vec<ServerId> = arguments.server.iter().map(|name| ServerId::new(name.as_str())).collect();
+    super::consent::ensure(engine, &ids, arguments.yes, output).await?;
+    Ok(ids)
+}
+
+/// The servers that are switched on and that somebody agreed to: nobody is asked for a plain question.
+async fn agreed(engine: &Engine, arguments: &Arguments, output: &Output) -> Result<Vec<ServerId>, Failure> {
+    let (ready, waiting): (Vec<ServerView>, Vec<ServerView>) =
+        engine.servers().servers().into_iter().filter(|view| view.config.active).partition(|view| view.consent.is_none());
+    let mut ids: Vec<ServerId> = ready.into_iter().map(|view| view.id).collect();
+    for view in waiting {
+        if arguments.yes {
+            super::consent::ensure_one(engine, &view.id, true, output).await?;
+            ids.push(view.id);
+        } else if arguments.require_servers {
+            return Err(Failure::new(format!("nobody has agreed to start server '{}' yet: give --yes, or agree in the window", view.id)));
+        } else {
+            without(&view.id, "nobody has agreed to start it yet (--yes agrees; so does the window)", output);
+        }
     }
     Ok(ids)
+}
+
+/// Says that the answer comes without a server.
+fn without(id: &ServerId, reason: &str, output: &Output) {
+    output.json(&serde_json::json!({ "event": "server_left_out", "server": id, "reason": reason }));
+    output.note(&format!("without server '{id}': {reason}"));
 }
 
 /// Answers what waits at the gate for this conversation, in the order in which it was asked.

@@ -147,10 +147,11 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
         Command::Install { file, answers } => install(engine, &file, &answers, output),
         Command::Link { url } => {
             let text = link::read(&url)?;
-            for (id, consent) in engine.servers().preview(&text, &Origin::Link)? {
-                show(&id, &consent, "would be added", output);
+            let shown = engine.servers().look(&text, &Origin::Link)?;
+            for (id, consent) in &shown.servers {
+                show(id, consent, "would be added", output);
             }
-            Ok(())
+            left_out(&shown, output)
         }
         Command::Log { name, lines } => log(engine, &name, lines, output),
         Command::Enable { name } => switch(engine, name, true, output).await,
@@ -166,20 +167,22 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
 }
 
 fn add(engine: &Engine, file: &Path, dry_run: bool, output: &Output) -> Result<(), Failure> {
-    let mut text = String::new();
+    let wrong = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
+    let mut bytes = Vec::new();
     if file == Path::new("-") {
-        let _ = std::io::stdin().lock().take(LONGEST + 1).read_to_string(&mut text)?;
+        let _ = std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes)?;
     } else {
-        let opened = std::fs::File::open(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-        let _ = opened.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        let opened = std::fs::File::open(file).map_err(wrong)?;
+        let _ = opened.take(LONGEST + 1).read_to_end(&mut bytes).map_err(wrong)?;
     }
+    let text = config::decoded(bytes).map_err(|reason| Failure::new(format!("{}: {reason}", file.display())))?;
     let servers = engine.servers();
-    let shown = servers.preview(&text, &Origin::Pasted).map_err(|error| of_file(error, file))?;
+    let shown = servers.look(&text, &Origin::Pasted).map_err(|error| of_file(error, file))?;
     let there: Vec<ServerId> = servers.servers().into_iter().map(|view| view.id).collect();
     if !dry_run {
         let _ = servers.add(&text, &Origin::Pasted, &[]).map_err(|error| of_file(error, file))?;
     }
-    for (id, consent) in &shown {
+    for (id, consent) in &shown.servers {
         let what = match (dry_run, there.contains(id)) {
             (true, false) => "would be added",
             (true, true) => "would be replaced",
@@ -188,7 +191,23 @@ fn add(engine: &Engine, file: &Path, dry_run: bool, output: &Output) -> Result<(
         };
         show(id, consent, what, output);
     }
-    Ok(())
+    left_out(&shown, output)
+}
+
+/// Names what of a text is not added, or not as it stands; a failure where an entry is left out.
+fn left_out(shown: &mcp::Shown, output: &Output) -> Result<(), Failure> {
+    for fault in &shown.faults {
+        if let config::Error::Field { server, field, reason } = fault {
+            output.json(&json!({ "server": server, "what": "left out", "field": field, "problem": reason }));
+        }
+    }
+    for note in &shown.notes {
+        output.note(note);
+    }
+    match shown.faults.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!("{count} of {} entries cannot be used and were left out", count + shown.servers.len()))),
+    }
 }
 
 /// What is wrong with a text, with the file that it is from.
@@ -240,10 +259,28 @@ fn import(engine: &Engine, names: &[String], from: &[String], all: bool, output:
             output.note(&format!("'{}' needs a secret: handrail-cli secret set '{secret}'", server.name));
         }
     }
+    for (server, note) in chosen.iter().flat_map(|server| server.notes.iter().map(move |note| (server, note))) {
+        output.note(&format!("'{}': {note}", server.name));
+    }
     for id in engine.servers().import(&chosen, false)? {
         output.result(&json!({ "server": id, "added": true }), || format!("{id} is taken over"));
     }
-    Ok(())
+    if all { skipped(&found, output) } else { Ok(()) }
+}
+
+/// What `--all` did not take over: servers with a fault, and files that cannot be read. What is here already is no loss.
+fn skipped(found: &[Found], output: &Output) -> Result<(), Failure> {
+    let mut count = 0;
+    for found in found {
+        let file = found.problem.iter().map(|problem| (found.path.display().to_string(), problem));
+        let servers = found.servers.iter().filter_map(|server| Some((server.name.clone(), server.problem.as_ref()?)));
+        for (what, problem) in file.chain(servers) {
+            count += 1;
+            output.json(&json!({ "program": found.program, "file": found.path, "skipped": what, "problem": problem }));
+            output.note(&format!("{}: '{what}' was not taken over: {problem}", found.title));
+        }
+    }
+    if count == 0 { Ok(()) } else { Err(Failure::new(format!("{count} of what other programs have could not be taken over"))) }
 }
 
 async fn gallery(engine: &Engine, id: &str, add: bool, answers: &Set, output: &Output) -> Result<(), Failure> {

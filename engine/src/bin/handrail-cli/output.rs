@@ -136,7 +136,7 @@ fn write_line(line: &str) {
 
 /// Why the program ends with a status other than 0.
 #[derive(Debug)]
-pub struct Failure(String);
+pub struct Failure(pub String);
 
 impl Failure {
     pub fn new(text: impl Into<String>) -> Self {

@@ -39,6 +39,9 @@ pub enum Command {
         /// Agrees to what a server starts where nobody was asked before.
         #[arg(long)]
         yes: bool,
+        /// Longest wait for a server to become usable, in seconds.
+        #[arg(long, value_name = "SECONDS", default_value_t = WAIT.as_secs())]
+        wait: u64,
         /// An MCP configuration to use instead of the one in the data folder.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
@@ -119,7 +122,7 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
             }
             Ok(())
         }
-        Command::Check { name, yes, .. } => check(engine, name, yes, output).await,
+        Command::Check { name, yes, wait, .. } => check(engine, name, yes, Duration::from_secs(wait.max(1)), output).await,
         Command::Call { name, tool, arguments, approve, yes, .. } => {
             let arguments = parsed(&arguments)?;
             let id = ServerId::new(name);
@@ -175,7 +178,7 @@ pub fn usable(view: &ServerView) -> Result<(), Failure> {
     }
 }
 
-async fn check(engine: &Engine, name: Option<String>, yes: bool, output: &Output) -> Result<(), Failure> {
+async fn check(engine: &Engine, name: Option<String>, yes: bool, wait: Duration, output: &Output) -> Result<(), Failure> {
     let ids: Vec<ServerId> = match name {
         Some(name) => vec![ServerId::new(name)],
         None => active(engine, output),
@@ -195,7 +198,7 @@ async fn check(engine: &Engine, name: Option<String>, yes: bool, output: &Output
     }
     // Each is told as it comes: one that is slow says nothing about the others.
     let waits = started.into_iter().map(|id| async move {
-        let outcome = engine.servers().ready(&id, WAIT).await;
+        let outcome = engine.servers().ready(&id, wait).await;
         (id, outcome)
     });
     let mut waits: FuturesUnordered<_> = waits.collect();

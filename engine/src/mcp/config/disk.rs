@@ -24,7 +24,30 @@ pub(in crate::mcp) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
         return Err(wrong(format!("it is larger than {LARGEST} bytes")));
     }
-    String::from_utf8(bytes).map(Some).map_err(|error| wrong(format!("it is not UTF-8 text ({error})")))
+    decoded(bytes).map(Some).map_err(wrong)
+}
+
+/// The text in a file's bytes: UTF-8, or UTF-16 as editors on Windows write it, with a byte order mark or without one. The
+/// error says what to do.
+pub fn decoded(bytes: Vec<u8>) -> Result<String, String> {
+    let encoding = match bytes.as_slice() {
+        [0xff, 0xfe, ..] => Some(encoding_rs::UTF_16LE),
+        [0xfe, 0xff, ..] => Some(encoding_rs::UTF_16BE),
+        // What begins such a text is one of a few characters of ASCII.
+        [first, 0, ..] if *first != 0 => Some(encoding_rs::UTF_16LE),
+        [0, first, ..] if *first != 0 => Some(encoding_rs::UTF_16BE),
+        _ => None,
+    };
+    match encoding {
+        Some(encoding) => {
+            let (text, _, broken) = encoding.decode(&bytes);
+            if broken { Err(format!("it looks like {} and is not; save it as UTF-8", encoding.name())) } else { Ok(text.into_owned()) }
+        }
+        None => String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            format!("it is neither UTF-8 nor UTF-16 text (byte {at} fits neither); save it as UTF-8")
+        }),
+    }
 }
 
 /// Replaces a file in one step, readable by its owner only. Its folder is made where there is none.

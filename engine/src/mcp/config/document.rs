@@ -218,6 +218,11 @@ fn parse_value(text: &str, place: &str, shift: usize) -> Result<(Value, bool), E
             let reason = error.to_string();
             // serde_json appends the place, counted in bytes; ours is in the message already.
             let reason = reason.split(" at line ").next().unwrap_or(&reason).to_owned();
+            let reason = match reason.as_str() {
+                "invalid escape" => "in JSON a backslash is written twice, as in \"C:\\\\Users\"".to_owned(),
+                _ if strict.contains(['“', '”']) => format!("{reason}; names and texts need straight quotes (\") instead of “ and ”"),
+                _ => reason,
+            };
             Err(wrong(error.line(), column, reason))
         }
     }

@@ -22,6 +22,8 @@ pub(in crate::mcp) struct Entry {
     /// What must be agreed to before it is started. Kept here so that whoever reads what to start reads with it whether
     /// that may be started.
     pub(in crate::mcp) consent: Option<Consent>,
+    /// What of it is not used as it stands, in words.
+    pub(in crate::mcp) notes: Vec<String>,
 }
 
 /// What is wrong with an entry; it is not started.
@@ -42,7 +44,7 @@ impl Entry {
     /// Reads an entry, forgiving the spellings of other programs.
     pub(in crate::mcp) fn read(name: &str, entry: &Value) -> Self {
         let fields = entry.as_object().map(|fields| flat(Cow::Borrowed(fields))).unwrap_or_default();
-        let mut reader = Reader { entry: &fields, problem: None };
+        let mut reader = Reader::of(&fields);
         if !entry.is_object() {
             reader.wrong("", "the entry must be an object { … }");
         }
@@ -62,8 +64,13 @@ impl Entry {
             // Names of tools are the server's; one with a blank in front is another one.
             disabled_tools: reader.exact("disabledTools"),
             oauth: reader.oauth(),
+            env_file: reader.text("envFile").filter(|file| !file.trim().is_empty()),
         };
-        Self { config, problem: reader.problem, consent: None }
+        if config.env_file.is_some() && !matches!(config.transport, Transport::Stdio { .. }) {
+            reader.wrong("envFile", "\"envFile\" has no effect on an HTTP server; put keys into \"headers\"");
+        }
+        reader.unknown();
+        Self { config, problem: reader.problem, consent: None, notes: reader.notes }
     }
 
     /// The state of a server that does not run.
@@ -87,9 +94,24 @@ impl Entry {
 struct Reader<'a> {
     entry: &'a Map<String, Value>,
     problem: Option<Problem>,
+    notes: Vec<String>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    const fn of(entry: &'a Map<String, Value>) -> Self {
+        Self { entry, problem: None, notes: Vec::new() }
+    }
+
+    /// Fields of other programs that have no effect here; those that only say how the other program shows or allows the
+    /// server are nobody's loss.
+    fn unknown(&mut self) {
+        let theirs = self.entry.keys().filter(|field| !KNOWN.contains(&field.as_str()) && !ELSEWHERE.contains(&field.as_str()));
+        let names: Vec<String> = theirs.take(UNKNOWN).map(|field| format!("\"{field:.40}\"")).collect();
+        if !names.is_empty() {
+            self.notes.push(format!("{} have no effect here; they are kept as they are", names.join(", ")));
+        }
+    }
+
     /// Notes a finding at a field; none where the name is empty.
     fn wrong(&mut self, field: &str, reason: &str) {
         // The first finding is the one that explains the others.
@@ -238,7 +260,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let mut inner = Reader { entry: found, problem: None };
+        let mut inner = Reader::of(found);
         let (client_id, client_secret) = (inner.text("clientId"), inner.text("clientSecret"));
         // Scopes are written as a list, or as one text with blanks between, as the protocol itself does.
         let scopes = match found.get("scopes") {
@@ -293,9 +315,16 @@ impl Reader<'_> {
             None | Some(Value::Null) => {}
             Some(Value::Object(map)) => {
                 for (name, value) in map {
+                    if value.is_null() {
+                        self.notes.push(format!("\"{field}\": \"{name:.80}\" has no value (null) and is left out"));
+                        continue;
+                    }
                     match scalar(value) {
                         Some(text) => drop(pairs.insert(name.clone(), text)),
-                        None => self.wrong(&format!("{field}.{name}"), &format!("\"{field}\": the value of \"{name}\" must be a text")),
+                        None => {
+                            let reason = format!("\"{field}\": the value of \"{name}\" must be a text, written in quotes");
+                            self.wrong(&format!("{field}.{name}"), &reason);
+                        }
                     }
                 }
             }
@@ -355,10 +384,50 @@ pub(in crate::mcp) const KNOWN: &[&str] = &[
     "port",
     "disabledTools",
     "oauth",
+    "envFile",
 ];
 
-/// An entry whose program, arguments and variables are one object, as Zed keeps them, with these side by side.
+/// Fields that other programs write for themselves: what they show, and what they allow.
+const ELSEWHERE: &[&str] = &[
+    "name",
+    "id",
+    "version",
+    "icon",
+    "$schema",
+    "alwaysAllow",
+    "autoApprove",
+    "allowedTools",
+    "trust",
+    "gallery",
+    "tags",
+    "metadata",
+    "source",
+    "provider",
+    "logo",
+    "homepage",
+    "dev",
+    "bundle",
+];
+/// Fields without effect that are named.
+const UNKNOWN: usize = 8;
+
+/// An entry whose program, arguments and variables are one object, as Zed keeps them, or whose program and arguments are one
+/// list, as opencode keeps them, with these side by side and under our names.
 pub(in crate::mcp) fn flat(entry: Cow<'_, Map<String, Value>>) -> Cow<'_, Map<String, Value>> {
+    let mut entry = entry;
+    if entry.contains_key("environment") && !entry.contains_key("env") {
+        let fields = entry.to_mut();
+        let environment = fields.shift_remove("environment").unwrap_or_default();
+        let _ = fields.insert("env".to_owned(), environment);
+    }
+    if let Some(Value::Array(words)) = entry.get("command").filter(|words| is_command(words)) {
+        let (mut words, fields) = (words.clone(), entry.to_mut());
+        let command = words.remove(0);
+        if let Some(Value::Array(args)) = fields.get("args") {
+            words.extend(args.iter().cloned());
+        }
+        let _ = (fields.insert("command".to_owned(), command), fields.insert("args".to_owned(), words.into()));
+    }
     let Some(Value::Object(command)) = entry.get("command").cloned() else { return entry };
     let mut entry = entry.into_owned();
     let _ = entry.shift_remove("command");
@@ -368,6 +437,11 @@ pub(in crate::mcp) fn flat(entry: Cow<'_, Map<String, Value>>) -> Cow<'_, Map<St
         }
     }
     Cow::Owned(entry)
+}
+
+/// Whether a program and its arguments stand in one list.
+pub(super) fn is_command(value: &Value) -> bool {
+    value.as_array().and_then(|words| words.first()).is_some_and(Value::is_string)
 }
 
 fn scalar(value: &Value) -> Option<String> {

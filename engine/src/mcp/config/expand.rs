@@ -1,10 +1,12 @@
 //! `${NAME}` in an entry's texts, filled in when the server is started so that the file keeps the placeholder.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::auth;
+use super::super::consent::is_risky;
 use super::entry::{check_header, check_url};
+use super::env_file;
 use super::{Error, OAuth, ServerConfig, Transport};
 use crate::secret::Secrets;
 
@@ -57,7 +59,14 @@ pub(in crate::mcp) fn expand(
         Transport::Stdio { command, args, env, cwd } => Ok(Transport::Stdio {
             command: home(fill("command", command)?),
             args: args.iter().map(|text| fill("args", text)).collect::<Result<_, _>>()?,
-            env: fill_all("env", env)?,
+            env: match &config.env_file {
+                Some(file) => {
+                    let mut variables = from_file(server, &home(fill("envFile", file)?))?;
+                    variables.extend(fill_all("env", env)?);
+                    variables
+                }
+                None => fill_all("env", env)?,
+            },
             cwd: match cwd {
                 Some(cwd) => Some(PathBuf::from(home(fill("cwd", &cwd.to_string_lossy())?))),
                 None => None,
@@ -75,6 +84,21 @@ pub(in crate::mcp) fn expand(
                 Transport::Stdio { .. } | Transport::Http { .. } => Transport::Http { url, headers },
             })
         }
+    }
+}
+
+/// The variables of an `envFile`. Those that decide which code runs must stand in the entry, where they are shown before the
+/// start: the file may become another one without anybody looking.
+fn from_file(server: &str, file: &str) -> Result<BTreeMap<String, String>, Error> {
+    let wrong = |reason: String| Error::Field {
+        server: server.to_owned(),
+        field: Some("envFile".to_owned()),
+        reason: format!("\"envFile\": {reason}"),
+    };
+    let variables = env_file::read(Path::new(file)).map_err(wrong)?;
+    match variables.keys().find(|name| is_risky(name)) {
+        Some(name) => Err(wrong(format!("{file} sets {name}, which decides which code runs; write it into \"env\" instead"))),
+        None => Ok(variables),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use super::entry::is_command;
+
 /// How programs name the object that holds the servers; the first one that is there is used.
-const SECTIONS: [&[&str]; 5] = [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp", "mcpServers"], &["context_servers"]];
+const SECTIONS: [&[&str]; 6] = [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp", "mcpServers"], &["context_servers"], &["mcp"]];
 
 /// Where Handrail itself puts them.
 pub(super) const OWN: &[&str] = SECTIONS[0];
@@ -28,7 +30,11 @@ impl Shape {
             Value::Array(list) => return Ok(Self { root: Map::new(), section: OWN, servers: named(list)?, older: true }),
             _ => return Err("expected an object { … }".to_owned()),
         };
-        let Some(section) = SECTIONS.into_iter().find(|keys| lookup(&root, keys).is_some()) else {
+        // "mcp" is also the name of other things; with servers in it, it is theirs.
+        let holds = |keys: &[&str], found: &Value| {
+            keys != ["mcp"] || found.as_object().is_some_and(|found| found.values().any(|value| value.as_object().is_some_and(is_server)))
+        };
+        let Some(section) = SECTIONS.into_iter().find(|keys| lookup(&root, keys).is_some_and(|found| holds(keys, found))) else {
             return Ok(Self::without_section(root));
         };
         match lookup(&root, section).cloned() {
@@ -64,7 +70,9 @@ impl Shape {
 /// Whether an entry says how a server is reached.
 pub(super) fn is_server(entry: &Map<String, Value>) -> bool {
     let program = entry.get("command").and_then(|command| command.get("path")).is_some_and(Value::is_string);
-    program || ["command", "url", "serverUrl", "httpUrl"].iter().any(|key| entry.get(*key).is_some_and(Value::is_string))
+    program
+        || entry.get("command").is_some_and(is_command)
+        || ["command", "url", "serverUrl", "httpUrl"].iter().any(|key| entry.get(*key).is_some_and(Value::is_string))
 }
 
 /// A list of entries that carry their names.
@@ -139,6 +147,7 @@ mod tests {
             (json!({"servers": wanted}), false),
             (json!({"mcp": {"servers": wanted}}), false),
             (json!({"context_servers": wanted}), false),
+            (json!({"$schema": "s", "mcp": wanted}), false),
             (wanted.clone(), true),
             (json!([{"name": "a", "command": "x"}, {"id": "b", "url": "http://h"}]), true),
             (json!({"servers": [{"name": "a", "command": "x"}, {"name": "b", "url": "http://h"}]}), true),

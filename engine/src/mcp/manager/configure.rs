@@ -24,6 +24,26 @@ pub struct Summary {
     pub capabilities: Vec<String>,
 }
 
+/// What a text would add.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The servers, with what each would start.
+    pub servers: Vec<(ServerId, Consent)>,
+    /// Entries that cannot be used: which, what is wrong, and what to change.
+    pub faults: Vec<config::Error>,
+    /// All of that in words, with what else is not added as it stands.
+    pub notes: Vec<String>,
+}
+
+/// The servers of a text, as read.
+#[derive(Default)]
+struct Read {
+    good: Vec<(ServerId, Value, Entry)>,
+    faults: Vec<config::Error>,
+    /// Secrets that they ask for.
+    needs: Vec<String>,
+}
+
 /// What holds for all servers.
 impl Manager {
     /// What holds for all servers.
@@ -68,9 +88,23 @@ impl Manager {
 
 /// Adding, and agreeing.
 impl Manager {
-    /// What a text (whole file or fragment) would add, before anything is written: for the consent sheet.
+    /// What a text (whole file or fragment) would add, before anything is written: for the consent sheet. An entry that cannot
+    /// be used costs only itself; where none can, the first one's fault is the error.
+    pub fn look(&self, text: &str, origin: &Origin) -> Result<Shown, Error> {
+        let read = self.read(text, origin)?;
+        let mut notes: Vec<String> = read.faults.iter().map(|fault| format!("left out: {fault}")).collect();
+        for (id, _, entry) in &read.good {
+            notes.extend(entry.notes.iter().map(|note| format!("server '{id}': {note}")));
+        }
+        notes
+            .extend(read.needs.iter().map(|secret| format!("it needs a value that is asked for once: handrail-cli secret set '{secret}'")));
+        let shown = |(id, _, entry): (ServerId, Value, Entry)| (id, Consent::of_server(&entry.config, origin.clone()));
+        Ok(Shown { servers: read.good.into_iter().map(shown).collect(), faults: read.faults, notes })
+    }
+
+    /// The servers of [`Manager::look`].
     pub fn preview(&self, text: &str, origin: &Origin) -> Result<Vec<(ServerId, Consent)>, Error> {
-        Ok(self.read(text, origin)?.into_iter().map(|(id, _, entry)| (id, Consent::of_server(&entry.config, origin.clone()))).collect())
+        Ok(self.look(text, origin)?.servers)
     }
 
     /// [`Manager::add`] of a text that somebody pasted, without having seen what it starts.
@@ -80,10 +114,10 @@ impl Manager {
 
     /// Adds the servers of a text (whole file or fragment) to the configuration file and starts the active ones that a
     /// person agreed to; `shown` is what the sheet showed, from [`Manager::preview`]. Servers that are already there
-    /// ([`Manager::is_there`]) are replaced, except by what comes from a link: it gets a free name. Nothing is written where
-    /// anything is wrong.
+    /// ([`Manager::is_there`]) are replaced, except by what comes from a link: it gets a free name. An entry that cannot be
+    /// used is left out ([`Manager::look`] names it); where none can, nothing is written.
     pub fn add(&self, text: &str, origin: &Origin, shown: &[(ServerId, Consent)]) -> Result<Vec<ServerId>, Error> {
-        self.add_read(self.read(text, origin)?, origin, shown)
+        self.add_read(self.read(text, origin)?.good, origin, shown)
     }
 
     /// Whether a server of this name is configured: adding one then replaces it.
@@ -93,18 +127,28 @@ impl Manager {
     }
 
     /// The servers of a text, each checked.
-    fn read(&self, text: &str, origin: &Origin) -> Result<Vec<(ServerId, Value, Entry)>, Error> {
+    fn read(&self, text: &str, origin: &Origin) -> Result<Read, Error> {
         let found = pasted(text)?;
         let mut taken: BTreeSet<String> = self.servers_lock().connections.keys().map(|id| id.as_str().to_owned()).collect();
-        let servers = found.into_iter().map(|(name, value)| {
+        let mut read = Read::default();
+        for (name, value) in found {
             // Whoever wrote the link chose the name; it must not choose whose entry goes.
             let name = if *origin == Origin::Link { free_name(&name, |name| taken.contains(name)) } else { name };
             let _ = taken.insert(name.clone());
-            let value = ours(&name, &value, &mut Vec::new());
-            let entry = Entry::read(&name, &value).checked(&name)?;
-            Ok((ServerId::new(name), value, entry))
-        });
-        servers.collect()
+            let mut needs = Vec::new();
+            let value = ours(&name, &value, &mut needs);
+            match Entry::read(&name, &value).checked(&name) {
+                Ok(entry) => {
+                    read.needs.append(&mut needs);
+                    read.good.push((ServerId::new(name), value, entry));
+                }
+                Err(fault) => read.faults.push(fault),
+            }
+        }
+        if read.good.is_empty() && !read.faults.is_empty() {
+            return Err(read.faults.swap_remove(0).into());
+        }
+        Ok(read)
     }
 
     pub(super) fn add_read(
@@ -158,6 +202,28 @@ impl Manager {
             }
         }
         if (asked || entry.config.active) && entry.problem.is_none() { self.start(server) } else { Ok(()) }
+    }
+
+    /// Starts the servers that another process wrote down as agreed to, where they are what was agreed to there.
+    pub(super) fn take_over_consent(&self) {
+        let waiting: Vec<(ServerId, String)> = {
+            let servers = self.servers_lock();
+            let waits =
+                servers.connections.iter().filter_map(|(id, connection)| Some((id.clone(), connection.entry().consent.clone()?.hash)));
+            waits.collect()
+        };
+        for (id, hash) in waiting {
+            let agreed = self.inner.store.server_consent(&id).is_ok_and(|agreed| agreed.as_ref() == Some(&hash));
+            let Ok(connection) = self.connection(&id) else { continue };
+            if !agreed || !connection.agreed(&hash) {
+                continue;
+            }
+            let entry = connection.entry();
+            let runs = !self.inner.by_hand && self.servers_lock().started && entry.config.active && entry.problem.is_none();
+            if runs && let Err(error) = self.start(&id) {
+                tracing::warn!(%error, server = %id, "a server that was agreed to elsewhere could not be started");
+            }
+        }
     }
 
     fn record(&self, server: &ServerId, hash: &str) -> Result<(), Error> {

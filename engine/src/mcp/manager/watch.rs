@@ -19,9 +19,13 @@ const POLL: Duration = Duration::from_secs(2);
 /// And where it can: its folder may have been replaced, or be on a file system that tells nothing.
 const SLOW_POLL: Duration = Duration::from_secs(30);
 
+/// How often it is asked whether another process wrote down that somebody agreed to a server.
+const CONSENT: Duration = Duration::from_millis(400);
+
 /// Watches until the manager is gone or shut down.
 pub(super) fn begin(manager: &Manager) {
     let (Some(runtime), Some(path)) = (&manager.inner.runtime, &manager.inner.path) else { return };
+    let _agreeing = runtime.spawn(agreed_elsewhere(Arc::downgrade(&manager.inner), manager.inner.watching.clone()));
     let (tell, told) = mpsc::unbounded_channel();
     // Made here and not in the task, so that no change after this goes unheard.
     let watcher = watcher(path, tell);
@@ -84,6 +88,30 @@ async fn follow(inner: Weak<Inner>, stop: CancellationToken, mut told: Unbounded
         // The manager's last handle may go in here; what it holds is dropped on that thread then.
         if tokio::task::spawn_blocking(move || Manager { inner }.reload()).await.is_err() {
             tracing::error!("the server configuration could not be read again");
+        }
+    }
+}
+
+/// Takes over what was agreed to on the command line, or in another window.
+async fn agreed_elsewhere(inner: Weak<Inner>, stop: CancellationToken) {
+    let mut seen = None;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(CONSENT) => {}
+        }
+        let Some(inner) = inner.upgrade() else { return };
+        let looking = tokio::task::spawn_blocking(move || {
+            let version = inner.store.version_elsewhere().ok();
+            if version.is_some() && version != seen {
+                // Before the first look nothing is known to have changed; looking costs next to nothing.
+                Manager { inner }.take_over_consent();
+            }
+            version
+        });
+        match looking.await {
+            Ok(version) => seen = version.or(seen),
+            Err(error) => tracing::error!(%error, "what was agreed to elsewhere could not be read"),
         }
     }
 }
