@@ -2,14 +2,15 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use handrail_engine::local::TemplateChoice;
 use handrail_widgets::virtual_list;
 use iced::widget::{Stack, column, container, row, space, text};
-use iced::{Center, Element, Fill};
+use iced::{Center, Color, Element, Fill};
 
 use super::super::{Look, question};
 use super::transcript::Transcript;
 use super::{Chat, LIST, Message, inspector};
-use crate::appearance::{space as gap, style, width};
+use crate::appearance::{Roles, space as gap, style, width};
 use crate::icon::Icon;
 use crate::piece;
 
@@ -92,6 +93,7 @@ impl Chat {
             let reason = look.locale.tv("chat-no-model-why", [("model", look.facts.chat_model_name().into())]);
             notices.push(piece::banner((Icon::Info, |roles| roles.info), look.t("chat-no-model"), Some(reason), actions, look.roles));
         }
+        notices.extend(template(look));
         let failed = self.talk().and_then(|talk| talk.error.clone());
         for (reason, retry) in [(failed, true), (self.error.clone(), false)] {
             let Some(reason) = reason else { continue };
@@ -104,6 +106,21 @@ impl Chat {
         }
         notices
     }
+}
+
+/// Which template stands in for the chat model's own one, or that its own does not work.
+fn template<'a>(look: Look<'a>) -> Option<Element<'a, Message>> {
+    let view = &look.facts.model(&look.facts.settings.chat_model)?.template;
+    let (own, instead) = (Message::Template(TemplateChoice::Own), Message::Template(TemplateChoice::ChatMl));
+    let (picture, words, button, message): ((Icon, fn(&Roles) -> Color), _, _, _) = match (&view.choice, &view.fault) {
+        (TemplateChoice::Own, None) => return None,
+        (TemplateChoice::Own, Some(_)) => ((Icon::Warning, |roles| roles.danger), "chat-template-broken", "model-use-chatml", instead),
+        (TemplateChoice::ChatMl, _) => ((Icon::Info, |roles| roles.info), "model-template-chatml", "model-use-own-template", own),
+        (TemplateChoice::File(_), _) => ((Icon::Info, |roles| roles.info), "chat-template-file", "model-use-own-template", own),
+    };
+    let actions =
+        vec![piece::secondary(look.t(button), Some(message)), piece::quiet(look.t("chat-show-models"), Some(Message::ShowModels))];
+    Some(piece::banner(picture, look.t(words), None, actions, look.roles))
 }
 
 /// The line under the last message while the model reads the prompt.
