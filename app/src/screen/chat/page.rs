@@ -114,13 +114,18 @@ fn template<'a>(look: Look<'a>) -> Option<Element<'a, Message>> {
     let (own, instead) = (Message::Template(TemplateChoice::Own), Message::Template(TemplateChoice::ChatMl));
     let (picture, words, button, message): ((Icon, fn(&Roles) -> Color), _, _, _) = match (&view.choice, &view.fault) {
         (TemplateChoice::Own, None) => return None,
-        (TemplateChoice::Own, Some(_)) => ((Icon::Warning, |roles| roles.danger), "chat-template-broken", "model-use-chatml", instead),
-        (TemplateChoice::ChatMl, _) => ((Icon::Info, |roles| roles.info), "model-template-chatml", "model-use-own-template", own),
-        (TemplateChoice::File(_), _) => ((Icon::Info, |roles| roles.info), "chat-template-file", "model-use-own-template", own),
+        (TemplateChoice::Own, Some(_)) => {
+            ((Icon::Warning, |roles| roles.danger), look.t("chat-template-broken"), look.t("model-use-chatml"), instead)
+        }
+        (TemplateChoice::ChatMl, _) => {
+            ((Icon::Info, |roles| roles.info), look.t("model-template-chatml"), look.t("model-use-own-template"), own)
+        }
+        (TemplateChoice::File(_), _) => {
+            ((Icon::Info, |roles| roles.info), look.t("chat-template-file"), look.t("model-use-own-template"), own)
+        }
     };
-    let actions =
-        vec![piece::secondary(look.t(button), Some(message)), piece::quiet(look.t("chat-show-models"), Some(Message::ShowModels))];
-    Some(piece::banner(picture, look.t(words), None, actions, look.roles))
+    let actions = vec![piece::secondary(button, Some(message)), piece::quiet(look.t("chat-show-models"), Some(Message::ShowModels))];
+    Some(piece::banner(picture, words, None, actions, look.roles))
 }
 
 /// The line under the last message while the model reads the prompt.
