@@ -23,4 +23,5 @@ mod test_model;
 mod tokenizer;
 mod worker;
 
-pub use models::{ModelState, ModelView, Models};
+pub use models::{ModelState, ModelView, Models, TemplateView};
+pub use template::{TemplateChoice, TemplateUse};

@@ -8,6 +8,7 @@ mod conversations;
 mod documents;
 mod ledger;
 mod servers;
+mod words;
 
 use std::fs::File;
 use std::path::Path;
@@ -17,22 +18,27 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 pub use approvals::{Approval, Effect, Scope, Subject};
-pub use documents::{ChunkId, ChunkRow, ContentId, DocumentRow, NewChunk, NewContent, Posting, words};
+pub use documents::{ChunkId, ChunkRow, ContentId, DocumentRow, NewChunk, NewContent, Posting};
 pub use ledger::{Break, Check, LedgerRow, LedgerRows, Recorded};
+pub use words::words;
 
 /// The migrations of one part of the store: entry n brings the part from version n to n + 1. Entries are only ever
 /// appended.
 struct Part {
     name: &'static str,
     migrations: &'static [&'static str],
+    /// What cannot be said in SQL: the version that an entry leads to, and the work behind its statements.
+    work: &'static [(usize, Work)],
 }
 
+type Work = fn(&Transaction<'_>) -> Result<(), Error>;
+
 const PARTS: &[Part] = &[
-    Part { name: "conversations", migrations: conversations::MIGRATIONS },
-    Part { name: "approvals", migrations: approvals::MIGRATIONS },
-    Part { name: "documents", migrations: documents::MIGRATIONS },
-    Part { name: "ledger", migrations: ledger::MIGRATIONS },
-    Part { name: "servers", migrations: servers::MIGRATIONS },
+    Part { name: "conversations", migrations: conversations::MIGRATIONS, work: &[] },
+    Part { name: "approvals", migrations: approvals::MIGRATIONS, work: &[] },
+    Part { name: "documents", migrations: documents::MIGRATIONS, work: &[(2, documents::index_anew)] },
+    Part { name: "ledger", migrations: ledger::MIGRATIONS, work: &[] },
+    Part { name: "servers", migrations: servers::MIGRATIONS, work: &[] },
 ];
 
 /// How long a statement waits for another process that holds the database.
@@ -141,6 +147,9 @@ fn migrate(connection: &mut Connection) -> Result<(), Error> {
         for (number, statements) in part.migrations.iter().enumerate().skip(version) {
             let transaction = connection.transaction()?;
             transaction.execute_batch(statements)?;
+            for (_, work) in part.work.iter().filter(|(version, _)| *version == number + 1) {
+                work(&transaction)?;
+            }
             let _ = transaction.execute(
                 "INSERT INTO migration (part, version) VALUES (?1, ?2) ON CONFLICT (part) DO UPDATE SET version = ?2",
                 params![part.name, i64::try_from(number + 1).unwrap_or(i64::MAX)],

@@ -7,6 +7,8 @@ mod approval;
 mod architecture;
 #[path = "rooms/encoder.rs"]
 mod encoder;
+#[path = "rooms/gguf_file.rs"]
+mod gguf_file;
 #[path = "rooms/index.rs"]
 mod index;
 #[path = "rooms/local.rs"]
@@ -23,6 +25,8 @@ mod mcp_config;
 mod mcp_process;
 #[path = "rooms/mcp_sign_in.rs"]
 mod mcp_sign_in;
+#[path = "rooms/model_files.rs"]
+mod model_files;
 #[path = "rooms/models.rs"]
 mod models;
 #[path = "rooms/rag.rs"]

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use handrail_engine::approval::Decision;
 use handrail_engine::conversation::{Conversation, ConversationId, MessageId, Passage};
+use handrail_engine::local::TemplateChoice;
 use handrail_engine::tool::{CallId, ServerId};
 use handrail_engine::turn::{Ended, Error, Event, Input, Outcome};
 use handrail_widgets::markdown;
@@ -82,6 +83,8 @@ pub enum Message {
     ToEnd,
     ShowModels,
     ShowServers,
+    /// The chat model gets ChatML or again its own template.
+    Template(TemplateChoice),
     Dismiss,
 }
 
@@ -146,6 +149,7 @@ impl Chat {
             Message::ToEnd => Action::Run(to_end()),
             Message::ShowModels => Action::ShowModels,
             Message::ShowServers => Action::ShowServers,
+            Message::Template(choice) => choose_template(choice, env),
             Message::Dismiss => self.dismiss(),
         }
     }
@@ -473,6 +477,16 @@ impl Action {
             other @ (Self::ShowModels | Self::ShowServers | Self::Question(_)) => other,
         }
     }
+}
+
+/// The chat model is read anew with the next message.
+fn choose_template(choice: TemplateChoice, env: &Env<'_>) -> Action {
+    let (engine, model) = (env.engine.clone(), env.facts.settings.chat_model.clone());
+    let work = env.engine.handle().spawn_blocking(move || {
+        let chosen = engine.models().choose_template(&model, &choice);
+        chosen.map(drop).map_err(|error| error.to_string())
+    });
+    Action::Run(Task::perform(work, |result| Message::Decided(result.unwrap_or_else(|error| Err(error.to_string())))))
 }
 
 fn to_end() -> Task<Message> {

@@ -9,7 +9,7 @@ use futures::channel::mpsc;
 use handrail_engine::Engine;
 use handrail_engine::local::catalogue::Kind;
 use handrail_engine::local::download::{Error, Fetched, Progress};
-use handrail_engine::local::{ModelState, ModelView};
+use handrail_engine::local::{ModelState, ModelView, TemplateChoice};
 use iced::task::Handle;
 use iced::widget::{Column, Row, column, container, row, scrollable, space, text};
 use iced::{Center, Element, Fill, Task};
@@ -60,6 +60,7 @@ pub enum Message {
     Adopted(Result<Box<ModelView>, Error>),
     Use(String),
     Verify(String),
+    Template(String, TemplateChoice),
     Remove(String),
     Done(Result<(), Error>),
     Dismiss,
@@ -91,6 +92,7 @@ impl Models {
             Message::Adopted(result) => self.adopted(result, env),
             Message::Use(id) => Action::Use(id),
             Message::Verify(id) => verify(id, env),
+            Message::Template(id, choice) => choose_template(id, choice, env),
             Message::Remove(id) => self.remove(id, env),
             Message::Done(result) => self.done(result),
             Message::Dismiss => self.dismiss(),
@@ -245,6 +247,11 @@ impl Models {
             }
             ModelState::Ready { source, .. } => {
                 parts.push(piece::small(look.locale.tv("model-from", [("source", source.as_str().into())]), look.roles).into());
+                if model.entry.kind == Kind::Chat {
+                    let (words, choose) = template(model, look);
+                    parts.extend(words);
+                    actions.push(choose);
+                }
                 if model.entry.kind == Kind::Chat && id != look.facts.settings.chat_model {
                     actions.push(piece::secondary(look.t("model-use"), Some(Message::Use(id.to_owned()))));
                 }
@@ -274,6 +281,33 @@ impl Models {
             .map(|(source, reason)| piece::small(format!("{source}: {reason}"), look.roles).wrapping(text::Wrapping::WordOrGlyph).into());
         Some(column![head, Column::with_children(lines).spacing(2)].spacing(gap::XS).into())
     }
+}
+
+/// What is to say about a model's chat template, and the button that chooses another one.
+fn template<'a>(model: &'a ModelView, look: Look<'a>) -> (Vec<Element<'a, Message>>, Element<'a, Message>) {
+    let view = &model.template;
+    let mut words: Vec<Element<'a, Message>> = Vec::new();
+    match &view.choice {
+        TemplateChoice::Own => {}
+        TemplateChoice::ChatMl => words.push(piece::state(Icon::Info, look.t("model-template-chatml"), look.roles.info)),
+        TemplateChoice::File(file) => {
+            let named = look.locale.tv("model-template-file", [("file", file.display().to_string().into())]);
+            words.push(piece::state(Icon::Info, named, look.roles.info));
+        }
+    }
+    if let Some(fault) = &view.fault {
+        words.push(piece::label(fault.as_str()).color(look.roles.danger).wrapping(text::Wrapping::WordOrGlyph).into());
+    }
+    if let Some(note) = view.used.as_ref().and_then(|used| used.note.as_deref()) {
+        words.push(piece::small(note, look.roles).wrapping(text::Wrapping::WordOrGlyph).into());
+    }
+    let choose = |choice| Some(Message::Template(model.entry.id.clone(), choice));
+    let button = match (&view.choice, &view.fault) {
+        (TemplateChoice::Own, Some(_)) => piece::primary(look.t("model-use-chatml"), choose(TemplateChoice::ChatMl)),
+        (TemplateChoice::Own, None) => piece::quiet(look.t("model-use-chatml"), choose(TemplateChoice::ChatMl)),
+        _ => piece::secondary(look.t("model-use-own-template"), choose(TemplateChoice::Own)),
+    };
+    (words, button)
 }
 
 /// The bar, and below it: how much, how fast, from where.
@@ -324,4 +358,45 @@ fn verify(id: String, env: &Env<'_>) -> Action {
     let engine = env.engine.clone();
     let work = env.engine.handle().spawn_blocking(move || engine.models().verify(&id).map(drop));
     Action::Run(Task::perform(work, |result| Message::Done(result.unwrap_or(Ok(())))))
+}
+
+fn choose_template(id: String, choice: TemplateChoice, env: &Env<'_>) -> Action {
+    let engine = env.engine.clone();
+    let work = env.engine.handle().spawn_blocking(move || engine.models().choose_template(&id, &choice).map(drop));
+    Action::Run(Task::perform(work, |result| Message::Done(result.unwrap_or(Ok(())))))
+}
+
+#[cfg(test)]
+mod tests {
+    use handrail_engine::Config;
+    use iced_test::simulator;
+
+    use super::*;
+    use crate::appearance::LIGHT;
+    use crate::facts::Facts;
+    use crate::locale::{Language, Locale};
+
+    #[test]
+    fn another_template_is_chosen_on_the_card_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = || Config { start_servers: false, ..Config::new(folder.path()) };
+        let file = folder.path().join("mine.gguf");
+        std::fs::write(&file, b"GGUF and more").unwrap();
+        let engine = Engine::start(config()).unwrap();
+        let _ = engine.models().adopt(&file).unwrap();
+        let (screen, locale) = (Models::default(), Locale::new(Language::English));
+        for (button, choice) in [("Use ChatML instead", TemplateChoice::ChatMl), ("Use its own template", TemplateChoice::Own)] {
+            let facts = Facts { models: engine.models().list(), gathered: true, ..Facts::default() };
+            let now = Instant::now();
+            let look = Look { locale: &locale, roles: &LIGHT, facts: &facts, today: jiff::civil::date(2026, 12, 7), now, narrow: false };
+            let card = facts.model("mine").unwrap();
+            let mut ui = simulator(screen.card(card, look));
+            let _ = ui.click(button).unwrap();
+            let messages: Vec<Message> = ui.into_messages().collect();
+            assert!(matches!(&messages[..], [Message::Template(id, chosen)] if id == "mine" && *chosen == choice), "{messages:?}");
+            let _ = engine.models().choose_template("mine", &choice).unwrap();
+            let reopened = handrail_engine::local::Models::new(folder.path().join("models"), 0);
+            assert_eq!(reopened.template("mine").unwrap().choice, choice);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::answer::Model;
 use super::memory::{Halt, Memory};
 use super::sampler::best;
+use super::template::TemplateChoice;
 use super::{chat, worker};
 use crate::provider::Error;
 
@@ -39,14 +40,15 @@ const TEXT: &str = "The harbour of the old town lies behind a mole of grey stone
 /// threads are awake, and the processor runs at its speed.
 const WARM_UP: (usize, usize) = (64, 4);
 
-/// Runs a greedy answer over a synthetic prompt, once, behind a short warm-up. `threads` 0 takes one per physical core.
+/// Runs a greedy answer over a synthetic prompt, once, behind a short warm-up. `threads` 0 takes one per physical core. The prompt needs
+/// no template, but a model whose own one is broken loads only with another `choice`.
 ///
 /// # Errors
 /// [`Error::Unavailable`] when the file cannot be loaded, [`Error::TooLong`] when both counts exceed the context.
-pub fn run(path: &Path, prompt_tokens: usize, new_tokens: usize, threads: usize) -> Result<Report, Error> {
+pub fn run(path: &Path, prompt_tokens: usize, new_tokens: usize, threads: usize, choice: &TemplateChoice) -> Result<Report, Error> {
     let unavailable = |reason: String| Error::Unavailable { model: path.display().to_string(), reason };
     let begun = Instant::now();
-    let model = chat::model(path).map_err(unavailable)?;
+    let model = chat::model(path, choice).map_err(|refused| unavailable(refused.reason))?;
     let load_ms = begun.elapsed().as_secs_f64() * 1_000.0;
     let context = model.decoder.config().context;
     if prompt_tokens + new_tokens > context {

@@ -15,33 +15,57 @@ use super::answer::Model;
 use super::constraint::Grammars;
 use super::decoder::Decoder;
 use super::gguf::{self, Gguf};
-use super::template::Template;
+use super::template::{Template, TemplateChoice, TemplateUse};
 use super::tokenizer::Tokenizer;
 use super::worker::{self, Job, Outlet};
 use crate::provider::{Capabilities, Delta, Error, Finish, Provider, Request, ToolSupport, Usage};
 
-/// Loads a GGUF file and starts its worker thread. Blocks while it loads. `threads` 0 takes one per
-/// physical core.
+/// Why a file cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What is wrong, where, and what to do.
+    pub reason: String,
+    /// Whether only the chat template is at fault, so that another one helps.
+    pub template: bool,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self { reason, template: false }
+    }
+}
+
+/// Loads a GGUF file with the template it brings. See [`load_with`].
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the reason: the file is no GGUF, cut off, damaged, of an architecture that is not
 /// supported, or lacks something that a chat model needs.
 pub fn load(id: &str, path: &Path, threads: usize) -> Result<Arc<dyn Provider>, Error> {
-    let unavailable = |reason: String| Error::Unavailable { model: id.to_owned(), reason };
-    let model = Arc::new(model(path).map_err(unavailable)?);
-    let jobs = worker::start(Arc::clone(&model), threads).map_err(unavailable)?;
-    Ok(Arc::new(Chat { id: id.to_owned(), model, jobs }))
+    let loaded = load_with(id, path, threads, &TemplateChoice::Own);
+    loaded.map(|(model, _)| model).map_err(|refused| Error::Unavailable { model: id.to_owned(), reason: refused.reason })
+}
+
+/// Loads a GGUF file and starts its worker thread; says which template it uses. Blocks while it loads. `threads` 0 takes
+/// one per physical core.
+///
+/// # Errors
+/// As with [`load`], and whether another template would help.
+pub fn load_with(id: &str, path: &Path, threads: usize, choice: &TemplateChoice) -> Result<(Arc<dyn Provider>, TemplateUse), Refused> {
+    let model = Arc::new(model(path, choice)?);
+    let used = model.template.used().clone();
+    let jobs = worker::start(Arc::clone(&model), threads)?;
+    Ok((Arc::new(Chat { id: id.to_owned(), model, jobs }), used))
 }
 
 /// Reads a model. A panic of a part that reads the file is a fault of the file.
-pub(super) fn model(path: &Path) -> Result<Model, String> {
-    match catch_unwind(AssertUnwindSafe(|| read(path))) {
+pub(super) fn model(path: &Path, choice: &TemplateChoice) -> Result<Model, Refused> {
+    match catch_unwind(AssertUnwindSafe(|| read(path, choice))) {
         Ok(model) => model,
-        Err(panic) => Err(format!("{} is damaged ({}); download it again", path.display(), worker::words(panic.as_ref()))),
+        Err(panic) => Err(format!("{} is damaged ({}); download it again", path.display(), worker::words(panic.as_ref())).into()),
     }
 }
 
-fn read(path: &Path) -> Result<Model, String> {
+fn read(path: &Path, choice: &TemplateChoice) -> Result<Model, Refused> {
     let fault = |e: gguf::Error| e.to_string();
     let mut gguf = Gguf::open(path).map_err(fault)?;
     // The architecture first: that error helps more than one about a part of the file.
@@ -49,10 +73,10 @@ fn read(path: &Path) -> Result<Model, String> {
     let tokenizer = Tokenizer::read(&gguf).map_err(fault)?;
     if tokenizer.len() > config.vocabulary {
         let what = format!("{} tokens have {} embeddings", tokenizer.len(), config.vocabulary);
-        return Err(gguf.damaged(what).to_string());
+        return Err(gguf.damaged(what).to_string().into());
     }
-    let template = Template::new(gguf.text("tokenizer.chat_template").ok(), &tokenizer);
-    let template = template.map_err(|e| format!("{}: {e}", path.display()))?;
+    let template = Template::choose(choice, gguf.text("tokenizer.chat_template").ok(), &tokenizer);
+    let template = template.map_err(|e| Refused { reason: format!("{}: {e}", path.display()), template: true })?;
     let grammars = Grammars::new(&tokenizer)?;
     let decoder = Decoder::read(&mut gguf).map_err(fault)?;
     Ok(Model { decoder, tokenizer, template, grammars })

@@ -92,6 +92,9 @@ pub enum Error {
         /// Why, and what would do.
         reason: String,
     },
+    /// A chat template that was chosen cannot be used.
+    #[error("{0}")]
+    Template(String),
 }
 
 /// Why one source did not work: with [`Failure::Source`] the next one is tried, a full disk ends the fetch.

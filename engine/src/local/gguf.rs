@@ -1,6 +1,7 @@
 //! GGUF files: opened with candle's reader, behind a walk over the header that a hostile file cannot make expensive.
 
 mod header;
+mod split;
 
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use candle_core::Device;
 use candle_core::quantized::QTensor;
-use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+pub use split::{files, first};
 
 /// Why a model file cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,17 +63,23 @@ pub enum Error {
     },
 }
 
-/// An open GGUF file with its metadata.
+/// An open model with its metadata: one file, or the parts that one was split into.
 #[derive(Debug)]
 pub struct Gguf {
+    /// In their order; the first one has the metadata.
+    parts: Vec<One>,
+}
+
+/// One open file.
+#[derive(Debug)]
+struct One {
     path: PathBuf,
     reader: BufReader<File>,
     content: Content,
 }
 
-impl Gguf {
-    /// Opens a file and reads its header: metadata and the list of tensors, no weights.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+impl One {
+    fn open(path: &Path) -> Result<Self, Error> {
         let read = |e: std::io::Error| Error::Read { path: path.to_owned(), reason: e.to_string() };
         let file = File::open(path).map_err(read)?;
         let meta = file.metadata().map_err(read)?;
@@ -82,9 +90,9 @@ impl Gguf {
         header::check(&mut reader, meta.len()).map_err(|fault| fault.at(path))?;
         let _ = reader.seek(SeekFrom::Start(0)).map_err(read)?;
         let content = Content::read(&mut reader).map_err(|e| Error::Damaged { path: path.to_owned(), what: brief(&e) })?;
-        let gguf = Self { path: path.to_owned(), reader, content };
-        gguf.check_tensors(meta.len())?;
-        Ok(gguf)
+        let one = Self { path: path.to_owned(), reader, content };
+        one.check_tensors(meta.len())?;
+        Ok(one)
     }
 
     /// Every tensor lies inside the file, so that a cut-off download is found before any weight is read.
@@ -105,23 +113,8 @@ impl Gguf {
         Ok(())
     }
 
-    /// `general.architecture`.
-    pub fn architecture(&self) -> Result<&str, Error> {
-        self.text("general.architecture")
-    }
-
-    /// A text value.
-    pub fn text(&self, key: &str) -> Result<&str, Error> {
-        match self.content.metadata.get(key) {
-            Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(self.damaged(format!("'{key}' is not text"))),
-            None => Err(self.missing(key)),
-        }
-    }
-
-    /// A whole number that is not negative.
-    pub fn number(&self, key: &str) -> Result<usize, Error> {
-        let value = self.content.metadata.get(key).ok_or_else(|| self.missing(key))?;
+    fn number(&self, key: &str) -> Result<usize, Error> {
+        let value = self.content.metadata.get(key).ok_or_else(|| Error::Missing { path: self.path.clone(), key: key.to_owned() })?;
         let number = match value {
             Value::I8(v) => u64::try_from(*v).ok(),
             Value::I16(v) => u64::try_from(*v).ok(),
@@ -132,9 +125,57 @@ impl Gguf {
         number.and_then(|v| usize::try_from(v).ok()).ok_or_else(|| self.damaged(format!("'{key}' is not a whole number")))
     }
 
+    fn damaged(&self, what: String) -> Error {
+        Error::Damaged { path: self.path.clone(), what }
+    }
+
+    fn unsupported(&self, what: String) -> Error {
+        Error::Unsupported { path: self.path.clone(), what }
+    }
+}
+
+impl Gguf {
+    /// Opens a model and reads its header: metadata and the list of tensors, no weights. Any part of a model in several
+    /// files opens the whole.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Ok(Self { parts: split::whole(One::open(path)?)? })
+    }
+
+    /// The file with the metadata.
+    fn head(&self) -> &One {
+        &self.parts[0]
+    }
+
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.head().content.metadata.get(key)
+    }
+
+    fn info(&self, name: &str) -> Option<&TensorInfo> {
+        self.parts.iter().find_map(|part| part.content.tensor_infos.get(name))
+    }
+
+    /// `general.architecture`.
+    pub fn architecture(&self) -> Result<&str, Error> {
+        self.text("general.architecture")
+    }
+
+    /// A text value.
+    pub fn text(&self, key: &str) -> Result<&str, Error> {
+        match self.value(key) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(self.damaged(format!("'{key}' is not text"))),
+            None => Err(self.missing(key)),
+        }
+    }
+
+    /// A whole number that is not negative.
+    pub fn number(&self, key: &str) -> Result<usize, Error> {
+        self.head().number(key)
+    }
+
     /// A real number.
     pub fn real(&self, key: &str) -> Result<f32, Error> {
-        match self.content.metadata.get(key) {
+        match self.value(key) {
             Some(Value::F32(v)) if v.is_finite() => Ok(*v),
             #[allow(clippy::cast_possible_truncation)]
             Some(Value::F64(v)) if v.is_finite() => Ok(*v as f32),
@@ -146,26 +187,26 @@ impl Gguf {
     /// A yes or no, where the file says.
     #[must_use]
     pub fn flag(&self, key: &str) -> Option<bool> {
-        self.content.metadata.get(key).and_then(|v| v.to_bool().ok())
+        self.value(key).and_then(|v| v.to_bool().ok())
     }
 
     /// A list of texts.
     pub fn texts(&self, key: &str) -> Result<Vec<&str>, Error> {
-        let Some(value) = self.content.metadata.get(key) else { return Err(self.missing(key)) };
+        let Some(value) = self.value(key) else { return Err(self.missing(key)) };
         let texts = value.to_vec().ok().and_then(|list| list.iter().map(|v| v.to_string().ok().map(String::as_str)).collect());
         texts.ok_or_else(|| self.damaged(format!("'{key}' is not a list of texts")))
     }
 
     /// A list of real numbers.
     pub fn reals(&self, key: &str) -> Result<Vec<f32>, Error> {
-        let Some(value) = self.content.metadata.get(key) else { return Err(self.missing(key)) };
+        let Some(value) = self.value(key) else { return Err(self.missing(key)) };
         let reals = value.to_vec().ok().and_then(|list| list.iter().map(|v| v.to_f32().ok()).collect());
         reals.ok_or_else(|| self.damaged(format!("'{key}' is not a list of real numbers")))
     }
 
     /// A list of whole numbers.
     pub fn numbers(&self, key: &str) -> Result<Vec<u32>, Error> {
-        let Some(value) = self.content.metadata.get(key) else { return Err(self.missing(key)) };
+        let Some(value) = self.value(key) else { return Err(self.missing(key)) };
         let number = |v: &Value| match v {
             Value::I32(v) => u32::try_from(*v).ok(),
             other => other.to_u64().ok().and_then(|v| u32::try_from(v).ok()),
@@ -177,12 +218,12 @@ impl Gguf {
     /// Whether there is such a tensor.
     #[must_use]
     pub fn has_tensor(&self, name: &str) -> bool {
-        self.content.tensor_infos.contains_key(name)
+        self.info(name).is_some()
     }
 
     /// The shape of a tensor, outermost dimension first.
     pub fn shape(&self, name: &str) -> Result<&[usize], Error> {
-        self.content.tensor_infos.get(name).map(|info| info.shape.dims()).ok_or_else(|| self.missing(name))
+        self.info(name).map(|info| info.shape.dims()).ok_or_else(|| self.missing(name))
     }
 
     /// Reads a tensor that must have this shape.
@@ -191,19 +232,23 @@ impl Gguf {
         if found != shape {
             return Err(self.damaged(format!("tensor '{name}' has the shape {found:?}, not {shape:?}")));
         }
-        self.content.tensor(&mut self.reader, name, &Device::Cpu).map_err(|e| self.damaged(format!("tensor '{name}': {}", brief(&e))))
+        let missing = self.missing(name);
+        let holder = self.parts.iter_mut().find(|part| part.content.tensor_infos.contains_key(name));
+        let Some(One { path, reader, content }) = holder else { return Err(missing) };
+        let damaged = |what: String| Error::Damaged { path: path.clone(), what };
+        content.tensor(reader, name, &Device::Cpu).map_err(|e| damaged(format!("tensor '{name}': {}", brief(&e))))
     }
 
     pub(super) fn damaged(&self, what: String) -> Error {
-        Error::Damaged { path: self.path.clone(), what }
+        Error::Damaged { path: self.head().path.clone(), what }
     }
 
     pub(super) fn missing(&self, key: &str) -> Error {
-        Error::Missing { path: self.path.clone(), key: key.to_owned() }
+        Error::Missing { path: self.head().path.clone(), key: key.to_owned() }
     }
 
     pub(super) fn unsupported(&self, what: String) -> Error {
-        Error::Unsupported { path: self.path.clone(), what }
+        Error::Unsupported { path: self.head().path.clone(), what }
     }
 }
 

@@ -8,6 +8,7 @@ mod check;
 mod flight;
 mod loaded;
 mod own;
+mod templates;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::catalogue::{Catalogue, Entry, Kind, Offer};
 use super::download::record::Record;
 use super::download::{self, Endpoints, Fetched, Job, Progress, location, size_words};
+use super::template::{self, TemplateChoice, TemplateUse};
 use super::{chat, encoder};
 use crate::embedding::{self, Embedder};
 use crate::provider::{self, Provider};
@@ -27,6 +29,8 @@ use check::{on_disk, size};
 use flight::{Running, Task};
 use loaded::Loaded;
 use own::Own;
+pub use templates::TemplateView;
+use templates::Templates;
 
 /// Room for changes that a slow receiver has not taken yet.
 const FEED: usize = 256;
@@ -40,6 +44,8 @@ pub struct ModelView {
     pub entry: Entry,
     /// Where it stands.
     pub state: ModelState,
+    /// Its chat template.
+    pub template: TemplateView,
 }
 
 /// Where a model stands.
@@ -83,6 +89,7 @@ struct Inner {
     /// States that the disk does not show: fetches that run or failed.
     told: Mutex<HashMap<String, ModelState>>,
     own: Own,
+    templates: Templates,
     chats: Loaded<dyn Provider>,
     embedders: Loaded<dyn Embedder>,
     events: broadcast::Sender<ModelView>,
@@ -100,6 +107,7 @@ impl Models {
     #[must_use]
     pub fn open(folder: PathBuf, threads: usize, catalogue: Catalogue, endpoints: Endpoints) -> Self {
         let own = Own::read(folder.join("own.toml"));
+        let templates = Templates::read(folder.join("templates.toml"));
         let inner = Inner {
             folder,
             threads,
@@ -109,6 +117,7 @@ impl Models {
             running: Running::default(),
             told: Mutex::default(),
             own,
+            templates,
             chats: Loaded::default(),
             embedders: Loaded::default(),
             events: broadcast::channel(FEED).0,
@@ -137,7 +146,7 @@ impl Models {
     /// Every model of the catalogue, then the person's own GGUF files.
     #[must_use]
     pub fn list(&self) -> Vec<ModelView> {
-        let own = self.inner.own.entries().into_iter().map(|(entry, path)| own_view(entry, path));
+        let own = self.inner.own.entries().into_iter().map(|(entry, path)| self.inner.own_view(entry, path));
         self.inner.catalogue.offers().iter().map(|offer| self.inner.view(offer)).chain(own).collect()
     }
 
@@ -167,7 +176,7 @@ impl Models {
         }
         let taken = |id: &str| self.inner.catalogue.get(id).is_some();
         let (entry, path) = self.inner.own.add(path, taken)?;
-        let view = own_view(entry, path);
+        let view = self.inner.own_view(entry, path);
         self.inner.tell(view.clone());
         Ok(view)
     }
@@ -175,7 +184,7 @@ impl Models {
     /// Checks the sha256 of a model's files. Blocks.
     pub fn verify(&self, id: &str) -> Result<ModelView, download::Error> {
         if let Some((entry, path)) = self.inner.own.find(id) {
-            return Ok(own_view(entry, path));
+            return Ok(self.inner.own_view(entry, path));
         }
         let offer = self.inner.offer(id)?;
         self.inner.running.free(id)?;
@@ -208,7 +217,43 @@ impl Models {
     pub fn chat(&self, id_or_path: &str) -> Result<Arc<dyn Provider>, provider::Error> {
         let unavailable = |reason| provider::Error::Unavailable { model: id_or_path.to_owned(), reason };
         let (id, path) = self.inner.chat_file(id_or_path).map_err(unavailable)?;
-        self.inner.chats.get(&path, || chat::load(&id, &path, self.inner.threads))
+        let loaded = self.inner.chats.get(&path, || {
+            let choice = self.inner.templates.choice(&path);
+            chat::load_with(&id, &path, self.inner.threads, &choice).map(|(model, used)| {
+                self.inner.saw(&id, &path, Ok(used));
+                model
+            })
+        });
+        loaded.map_err(|refused| {
+            if refused.template {
+                self.inner.saw(&id, &path, Err(refused.reason.clone()));
+            }
+            unavailable(refused.reason)
+        })
+    }
+
+    /// Chooses the template of a chat model, by its id or the path of its file, from its next answer on; kept until another
+    /// one is chosen. A template that does not parse is refused.
+    pub fn choose_template(&self, id_or_path: &str, choice: &TemplateChoice) -> Result<TemplateView, download::Error> {
+        let (id, path) = self.inner.place(id_or_path).ok_or_else(|| download::Error::Unknown(id_or_path.to_owned()))?;
+        let choice = match choice {
+            // The folder that a path is relative to may be another one next time.
+            TemplateChoice::File(file) => TemplateChoice::File(std::fs::canonicalize(file).unwrap_or_else(|_| file.clone())),
+            other => other.clone(),
+        };
+        template::check(&choice).map_err(download::Error::Template)?;
+        if self.inner.templates.choice(&path) != choice {
+            self.inner.templates.choose(&path, &choice)?;
+            self.inner.chats.forget(&path);
+            self.inner.tell_again(&id);
+        }
+        Ok(self.inner.templates.view(&path))
+    }
+
+    /// The template of a chat model, by its id or the path of its file.
+    #[must_use]
+    pub fn template(&self, id_or_path: &str) -> Option<TemplateView> {
+        self.inner.place(id_or_path).map(|(_, path)| self.inner.templates.view(&path))
     }
 
     /// The embedding model of this id; loaded once. Blocks while it loads.
@@ -230,7 +275,50 @@ impl Inner {
 
     fn view(&self, offer: &Offer) -> ModelView {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).get(&offer.entry.id).cloned();
-        ModelView { entry: offer.entry.clone(), state: told.unwrap_or_else(|| on_disk(offer, &self.folder.join(&offer.entry.id))) }
+        let folder = self.folder.join(&offer.entry.id);
+        let template = match offer.entry.kind {
+            Kind::Chat => self.templates.view(&location(offer, &folder)),
+            Kind::Embedding => TemplateView::default(),
+        };
+        ModelView { entry: offer.entry.clone(), state: told.unwrap_or_else(|| on_disk(offer, &folder)), template }
+    }
+
+    fn own_view(&self, entry: Entry, path: PathBuf) -> ModelView {
+        let template = self.templates.view(&path);
+        let state = match own::gguf(&path) {
+            Ok(()) => ModelState::Ready { path, source: "a file of yours".to_owned() },
+            Err(error) => ModelState::Broken { reason: error.to_string() },
+        };
+        ModelView { entry, state, template }
+    }
+
+    /// Takes down what loading found about a template, and shows it.
+    fn saw(&self, id: &str, path: &Path, found: Result<TemplateUse, String>) {
+        if self.templates.saw(path, found) {
+            self.tell_again(id);
+        }
+    }
+
+    /// Broadcasts how a model stands now.
+    fn tell_again(&self, id: &str) {
+        if let Some(offer) = self.catalogue.get(id) {
+            self.tell(self.view(offer));
+        } else if let Some((entry, path)) = self.own.find(id) {
+            self.tell(self.own_view(entry, path));
+        }
+    }
+
+    /// The id and the file of what a person calls a chat model, whether it can be loaded or not.
+    fn place(&self, id_or_path: &str) -> Option<(String, PathBuf)> {
+        if let Some(offer) = self.catalogue.get(id_or_path) {
+            let chats = offer.entry.kind == Kind::Chat;
+            return chats.then(|| (offer.entry.id.clone(), location(offer, &self.folder.join(&offer.entry.id))));
+        }
+        if let Some((entry, path)) = self.own.find(id_or_path) {
+            return Some((entry.id, path));
+        }
+        let path = std::fs::canonicalize(id_or_path).ok()?;
+        Some((own::stem(&path), path))
     }
 
     /// Replaces what was told of a model and broadcasts how it stands now.
@@ -329,12 +417,4 @@ impl Inner {
         let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
         Ok((own::stem(&path), path))
     }
-}
-
-fn own_view(entry: Entry, path: PathBuf) -> ModelView {
-    let state = match own::gguf(&path) {
-        Ok(()) => ModelState::Ready { path, source: "a file of yours".to_owned() },
-        Err(error) => ModelState::Broken { reason: error.to_string() },
-    };
-    ModelView { entry, state }
 }

@@ -2,8 +2,13 @@
 //!
 //! The same history gives the same bytes, so that the KV cache of the last request covers the front of the next one.
 
+mod choice;
+mod generation;
 mod json;
+mod known;
 mod value;
+
+use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
@@ -11,7 +16,9 @@ use minijinja::{AutoEscape, Environment, ErrorKind};
 
 use super::tokenizer::Tokenizer;
 use crate::provider::{ChatMessage, ToolSpec, WireCall};
+pub use choice::{TemplateChoice, TemplateUse};
 pub use json::spaced;
+use known::Known;
 use value::{from_json, list, map};
 
 /// Work that one rendering may cost: instructions, and 64 bytes of text made. A 128k-token history needs about 50,000.
@@ -21,9 +28,9 @@ const RECURSION: usize = 64;
 /// Longest template in bytes.
 const LONGEST: usize = 256 << 10;
 
-/// What a file without a template gets.
-const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
-                      {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+/// What a person can do about a template that does not work.
+const REMEDY: &str =
+    "choose ChatML instead on the models page or with `--template chatml`, or name a template of your own with `--template FILE`";
 
 /// Where a call begins and ends in the text of a model.
 pub const CALL: (&str, &str) = ("<tool_call>\n", "\n</tool_call>");
@@ -36,38 +43,74 @@ pub struct Template {
     end: String,
     controls: Vec<String>,
     native: bool,
+    used: TemplateUse,
 }
 
 impl Template {
-    /// Compiles the template of a file, or ChatML where it has none. The error is a sentence.
-    pub fn new(source: Option<&str>, tokenizer: &Tokenizer) -> Result<Self, String> {
+    /// The template of a model: what a person chose, else the one in its file (`own`), else a known one whose tokens the
+    /// vocabulary has. It has written a short conversation when it is given back. The error is a sentence.
+    pub fn choose(choice: &TemplateChoice, own: Option<&str>, tokenizer: &Tokenizer) -> Result<Self, String> {
+        let template = match (choice, own) {
+            (TemplateChoice::ChatMl, _) => {
+                let mut note = "ChatML is used instead of the model's own chat template, because that was chosen".to_owned();
+                if !known::CHATML.fits(tokenizer) {
+                    note += "; the vocabulary has no tokens for it, so that answers may not end where they should";
+                }
+                Self::known(&known::CHATML, note, tokenizer)?
+            }
+            (TemplateChoice::File(path), _) => {
+                let note = format!("the chat template in {} is used, because that was chosen", path.display());
+                let used = TemplateUse { name: path.display().to_string(), note: Some(note) };
+                Self::new(&source_of(path)?, used, tokenizer)?
+            }
+            (TemplateChoice::Own, Some(source)) => Self::new(source, TemplateUse { name: "own".to_owned(), note: None }, tokenizer)?,
+            (TemplateChoice::Own, None) => {
+                let known = Known::of(tokenizer).ok_or_else(|| {
+                    format!(
+                        "it has no chat template, and its vocabulary has the tokens of none that is known ({}); {REMEDY}",
+                        Known::names()
+                    )
+                })?;
+                let note = format!("the file has no chat template; the one of {} is used, whose tokens its vocabulary has", known.name);
+                Self::known(&known, note, tokenizer)?
+            }
+        };
+        template.tried()
+    }
+
+    /// One of the well-known ones. Its marks steer the model even where the vocabulary does not have them.
+    fn known(known: &Known, note: String, tokenizer: &Tokenizer) -> Result<Self, String> {
+        let mut template = Self::new(known.source, TemplateUse { name: known.id.to_owned(), note: Some(note) }, tokenizer)?;
+        template.controls.extend(known.marks.iter().map(|mark| (*mark).to_owned()));
+        Ok(template)
+    }
+
+    /// Compiles a template. The error is a sentence.
+    fn new(source: &str, used: TemplateUse, tokenizer: &Tokenizer) -> Result<Self, String> {
         let (begin, end) = tokenizer.frame();
         let controls = tokenizer.controls().into_iter().filter(|text| text.chars().count() > 1).map(str::to_owned).collect();
-        let source = source.unwrap_or(CHATML);
-        if source.len() > LONGEST {
-            return Err(format!("its chat template has {} bytes; {LONGEST} are allowed", source.len()));
-        }
         // Only templates that speak the same call syntax as the grammar; Llama 3 and Mistral have others, and take the
         // plain section below like any model that was never taught.
         let native = source.contains("tools") && source.contains(CALL.0.trim());
-        let mut environment = Environment::new();
-        environment.set_fuel(Some(FUEL));
-        environment.set_recursion_limit(RECURSION);
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|e| brief(&e))?);
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_filter("tojson", json::filter);
-        environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
-            Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_function("strftime_now", |format: String| -> Result<String, minijinja::Error> {
-            let now = jiff::fmt::strtime::format(&format, &jiff::ZonedDateTime::now());
-            now.map_err(|e| minijinja::Error::new(ErrorKind::InvalidOperation, e.to_string()))
-        });
-        let fault = |e: minijinja::Error| format!("its chat template is broken: {}", brief(&e));
-        environment.add_template_owned("chat", source.to_owned()).map_err(fault)?;
-        Ok(Self { environment, begin: begin.to_owned(), end: end.to_owned(), controls, native })
+        let environment = compiled(source)?;
+        Ok(Self { environment, begin: begin.to_owned(), end: end.to_owned(), controls, native, used })
+    }
+
+    /// Lets it write a question, with and without a system text: one that refuses both is of no use, and a person should
+    /// hear so before anything is asked.
+    fn tried(self) -> Result<Self, String> {
+        let question = ChatMessage::User("Hello".to_owned());
+        let Err(fault) = self.render(std::slice::from_ref(&question), &[]) else { return Ok(self) };
+        match self.render(&[ChatMessage::System("Be brief.".to_owned()), question], &[]) {
+            Ok(_) => Ok(self),
+            Err(_) => Err(fault),
+        }
+    }
+
+    /// Which template this is.
+    #[must_use]
+    pub fn used(&self) -> &TemplateUse {
+        &self.used
     }
 
     /// Whether the template itself knows tools.
@@ -76,9 +119,24 @@ impl Template {
         self.native
     }
 
-    /// The whole prompt, up to where the model begins to write. The error is a sentence.
+    /// The whole prompt, up to where the model begins to write. A template that refuses system turns gets their text in
+    /// front of the first question. The error is a sentence.
     pub fn render(&self, messages: &[ChatMessage], tools: &[ToolSpec]) -> Result<String, String> {
-        let turns = if self.native { self.native(messages) } else { self.plain(messages, tools) };
+        self.filled(self.turns(messages, tools, false), tools).or_else(|fault| {
+            let folded = self.filled(self.turns(messages, tools, true), tools);
+            folded.map_err(|_| format!("the chat template of this model fails: {fault}; {REMEDY}"))
+        })
+    }
+
+    fn turns(&self, messages: &[ChatMessage], tools: &[ToolSpec], fold: bool) -> Vec<Value> {
+        match (self.native, fold) {
+            (true, false) => self.native(messages),
+            (true, true) => self.native(&folded(messages)),
+            (false, _) => self.plain(messages, tools, fold),
+        }
+    }
+
+    fn filled(&self, turns: Vec<Value>, tools: &[ToolSpec]) -> Result<String, String> {
         let mut fields = vec![
             ("messages", list(turns)),
             ("add_generation_prompt", Value::from(true)),
@@ -89,8 +147,7 @@ impl Template {
             fields.push(("tools", list(tools.iter().map(|tool| from_json(&json::of_tool(tool))).collect())));
         }
         let template = self.environment.get_template("chat").map_err(|e| brief(&e))?;
-        let context = map(fields);
-        template.render(context).map_err(|e| format!("the chat template of this model fails: {}", brief(&e)))
+        template.render(map(fields)).map_err(|e| brief(&e))
     }
 
     /// Messages as they are, for templates that know tools.
@@ -121,7 +178,7 @@ impl Template {
     }
 
     /// Messages with tools, calls and results written out as text, for templates that know only the three roles.
-    fn plain(&self, messages: &[ChatMessage], tools: &[ToolSpec]) -> Vec<Value> {
+    fn plain(&self, messages: &[ChatMessage], tools: &[ToolSpec], fold: bool) -> Vec<Value> {
         let mut turns: Vec<(&str, String)> = Vec::new();
         let mut system: Vec<&str> = Vec::new();
         let mut after_tool = false;
@@ -148,8 +205,14 @@ impl Template {
         }
         let section = (!tools.is_empty()).then(|| section(tools));
         let front: Vec<&str> = system.into_iter().chain(section.as_deref()).collect();
-        let front = (!front.is_empty()).then(|| ("system", front.join("\n\n")));
-        front.into_iter().chain(turns).map(|(role, text)| self.turn(role, &text)).collect()
+        if !front.is_empty() {
+            let front = front.join("\n\n");
+            match turns.first_mut() {
+                Some(("user", text)) if fold => *text = format!("{front}\n\n{text}"),
+                _ => turns.insert(0, (if fold { "user" } else { "system" }, front)),
+            }
+        }
+        turns.iter().map(|(role, text)| self.turn(role, text)).collect()
     }
 
     fn turn(&self, role: &str, text: &str) -> Value {
@@ -168,6 +231,67 @@ impl Template {
             }
         }
         text
+    }
+}
+
+/// Whether a template can be used at all, before it is chosen for a model. The error is a sentence.
+pub fn check(choice: &TemplateChoice) -> Result<(), String> {
+    match choice {
+        TemplateChoice::Own | TemplateChoice::ChatMl => Ok(()),
+        TemplateChoice::File(path) => compiled(&source_of(path)?).map(drop).map_err(|reason| format!("{}: {reason}", path.display())),
+    }
+}
+
+/// The text of a template file.
+fn source_of(path: &Path) -> Result<String, String> {
+    let fault = |reason: String| format!("the chat template {} cannot be read: {reason}", path.display());
+    let size = std::fs::metadata(path).map_err(|e| fault(e.to_string()))?.len();
+    if size > LONGEST as u64 {
+        return Err(fault(format!("it has {size} bytes; {LONGEST} are allowed")));
+    }
+    std::fs::read_to_string(path).map_err(|e| fault(e.to_string()))
+}
+
+/// A template with what templates of models expect to be there.
+fn compiled(source: &str) -> Result<Environment<'static>, String> {
+    if source.len() > LONGEST {
+        return Err(format!("its chat template has {} bytes, {LONGEST} are allowed; {REMEDY}", source.len()));
+    }
+    let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(RECURSION);
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.map_err(|e| brief(&e))?);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_filter("tojson", json::filter);
+    environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
+        Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+    });
+    environment.add_function("strftime_now", |format: String| -> Result<String, minijinja::Error> {
+        let now = jiff::fmt::strtime::format(&format, &jiff::ZonedDateTime::now());
+        now.map_err(|e| minijinja::Error::new(ErrorKind::InvalidOperation, e.to_string()))
+    });
+    let fault = |e: minijinja::Error| format!("its chat template is broken: {}; {REMEDY}", brief(&e));
+    environment.add_template_owned("chat", generation::read_through(source)).map_err(fault)?;
+    Ok(environment)
+}
+
+/// The messages with the system text in front of the first question.
+fn folded(messages: &[ChatMessage]) -> Vec<ChatMessage> {
+    let system = messages.iter().take_while(|message| matches!(message, ChatMessage::System(_))).count();
+    let (front, rest) = messages.split_at(system);
+    let mut front: Vec<&str> =
+        front.iter().filter_map(|m| if let ChatMessage::System(text) = m { Some(text.as_str()) } else { None }).collect();
+    if front.is_empty() {
+        return rest.to_vec();
+    }
+    match rest.split_first() {
+        Some((ChatMessage::User(text), rest)) => {
+            front.push(text);
+            std::iter::once(ChatMessage::User(front.join("\n\n"))).chain(rest.iter().cloned()).collect()
+        }
+        _ => std::iter::once(ChatMessage::User(front.join("\n\n"))).chain(rest.iter().cloned()).collect(),
     }
 }
 

@@ -21,7 +21,7 @@ enum Kind {
 }
 
 /// Tokens that end an answer in the families that are supported, whatever the file calls its end token.
-const ENDS: [&str; 7] = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "</s>", "<|end|>"];
+const ENDS: [&str; 8] = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "</s>", "<|end|>", "<end_of_turn>"];
 
 /// A vocabulary with its splitting rules; cheap to clone.
 #[derive(Clone, Debug)]

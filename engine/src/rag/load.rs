@@ -6,6 +6,8 @@ pub mod pdf;
 pub mod sniff;
 pub mod text;
 
+mod utf16;
+
 use serde::{Deserialize, Serialize};
 
 pub use sniff::Format;

@@ -1,18 +1,19 @@
 //! Documents: their content once, the names they were attached under, chunks, vectors and the lexical index.
 //!
-//! The lexical index is an FTS5 table without content over text that is tokenised here ([`words`]), so SQLite's own
+//! The lexical index is an FTS5 table without content over text that is tokenised here ([`words()`]), so SQLite's own
 //! tokenizer only splits at spaces. Scores are computed from its postings ([`Store::postings`]).
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params, params_from_iter};
-use unicode_normalization::UnicodeNormalization as _;
 use uuid::Uuid;
 
+use super::words::{indexed, words};
 use super::{Error, Store};
 use crate::conversation::DocumentId;
 
-pub(super) const MIGRATIONS: &[&str] = &["
+pub(super) const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE content (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     sha256 TEXT NOT NULL UNIQUE,
@@ -52,7 +53,20 @@ CREATE TABLE chunk_vector (
 CREATE VIRTUAL TABLE chunk_words USING fts5 (words, content = '', tokenize = \"ascii tokenchars '_'\");
 INSERT INTO chunk_words (chunk_words, rank) VALUES ('secure-delete', 1);
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab (chunk_words, 'instance');
-"];
+",
+    WORDS_ANEW,
+];
+
+/// The tokenizer changed, and with it every term: an index without content cannot take out what another tokenizer put in.
+/// [`index_anew`] fills it. The pragma makes the old pages empty, so that no deleted document lives on in them.
+const WORDS_ANEW: &str = "
+PRAGMA secure_delete = ON;
+DROP TABLE chunk_terms;
+DROP TABLE chunk_words;
+CREATE VIRTUAL TABLE chunk_words USING fts5 (words, content = '', tokenize = \"ascii tokenchars '_'\");
+INSERT INTO chunk_words (chunk_words, rank) VALUES ('secure-delete', 1);
+CREATE VIRTUAL TABLE chunk_terms USING fts5vocab (chunk_words, 'instance');
+";
 
 /// A stored content's row id.
 pub type ContentId = i64;
@@ -141,52 +155,18 @@ pub struct Posting {
     pub words: u32,
 }
 
-/// The terms of a text as they are indexed and searched: NFKC, lower case, runs of letters, digits, marks and `_`; runs of
-/// Chinese, Japanese kana, Korean and Thai as pairs of characters, a single one alone.
-#[must_use]
-pub fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let (mut word, mut run) = (String::new(), Vec::new());
-    for character in text.nfkc().flat_map(char::to_lowercase) {
-        if unspaced(character) {
-            flush_word(&mut word, &mut words);
-            run.push(character);
-        } else if character.is_alphanumeric() || character == '_' || mark(character) {
-            flush_run(&mut run, &mut words);
-            word.push(character);
-        } else {
-            flush_word(&mut word, &mut words);
-            flush_run(&mut run, &mut words);
-        }
+/// Work of a migration that statements alone cannot do: fills the index anew, for all chunks.
+pub(super) fn index_anew(transaction: &Transaction<'_>) -> Result<(), Error> {
+    let mut chunks = transaction.prepare("SELECT id, text FROM chunk ORDER BY id")?;
+    let mut index = transaction.prepare("INSERT INTO chunk_words (rowid, words) VALUES (?1, ?2)")?;
+    let mut count = transaction.prepare("UPDATE chunk SET words = ?2 WHERE id = ?1")?;
+    let mut found = chunks.query([])?;
+    while let Some(row) = found.next()? {
+        let (id, text): (ChunkId, String) = (row.get(0)?, row.get(1)?);
+        let _ = index.execute(params![id, indexed(&text).join(" ")])?;
+        let _ = count.execute(params![id, number(words(&text).len())])?;
     }
-    flush_word(&mut word, &mut words);
-    flush_run(&mut run, &mut words);
-    words
-}
-
-fn flush_word(word: &mut String, words: &mut Vec<String>) {
-    if !word.is_empty() {
-        words.push(std::mem::take(word));
-    }
-}
-
-fn flush_run(run: &mut Vec<char>, words: &mut Vec<String>) {
-    match run.len() {
-        0 => {}
-        1 => words.push(run[0].to_string()),
-        _ => words.extend(run.windows(2).map(|pair| pair.iter().collect::<String>())),
-    }
-    run.clear();
-}
-
-/// Written without spaces between words.
-fn unspaced(character: char) -> bool {
-    matches!(character as u32, 0x0e00..=0x0eff | 0x1000..=0x109f | 0x1780..=0x17ff | 0x3005..=0x3007 | 0x3040..=0x30ff | 0x31f0..=0x31ff | 0x3400..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x20000..=0x3ffff)
-        && (character.is_alphanumeric() || mark(character))
-}
-
-fn mark(character: char) -> bool {
-    unicode_normalization::char::is_combining_mark(character)
+    Ok(())
 }
 
 /// Contents, documents.
@@ -384,7 +364,7 @@ impl Store {
         })
     }
 
-    /// Where a term of [`words`] occurs within these contents.
+    /// Where a term of [`words()`] occurs within these contents.
     pub fn postings(&self, term: &str, contents: &[ContentId]) -> Result<Vec<Posting>, Error> {
         if contents.is_empty() {
             return Ok(Vec::new());
@@ -505,16 +485,15 @@ fn insert_chunks(transaction: &Transaction<'_>, content: ContentId, chunks: &[Ne
         transaction.prepare_cached("INSERT INTO chunk (content, number, first, last, words, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     let mut index = transaction.prepare_cached("INSERT INTO chunk_words (rowid, words) VALUES (?1, ?2)")?;
     for (position, chunk) in chunks.iter().enumerate() {
-        let words = words(chunk.text);
         let _ = insert.execute(params![
             content,
             number(position),
             number(chunk.span.0),
             number(chunk.span.1),
-            number(words.len()),
+            number(words(chunk.text).len()),
             chunk.text
         ])?;
-        let _ = index.execute(params![transaction.last_insert_rowid(), words.join(" ")])?;
+        let _ = index.execute(params![transaction.last_insert_rowid(), indexed(chunk.text).join(" ")])?;
     }
     Ok(())
 }
@@ -525,7 +504,7 @@ fn delete_chunks(transaction: &Transaction<'_>, content: ContentId) -> Result<()
     // A table without content must be told what to take out: the same words that went in.
     let mut index = transaction.prepare_cached("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?1, ?2)")?;
     for (id, text) in chunks {
-        let _ = index.execute(params![id, words(&text).join(" ")])?;
+        let _ = index.execute(params![id, indexed(&text).join(" ")])?;
     }
     let _ = transaction.execute("DELETE FROM chunk_vector WHERE chunk IN (SELECT id FROM chunk WHERE content = ?1)", [content])?;
     let _ = transaction.execute("DELETE FROM chunk WHERE content = ?1", [content])?;
@@ -558,11 +537,40 @@ mod tests {
     }
 
     #[test]
-    fn words_are_folded_and_unspaced_scripts_become_pairs() {
-        assert_eq!(words("The Pump's ﬁlter_X, E-4021!"), ["the", "pump", "s", "filter_x", "e", "4021"]);
-        assert_eq!(words("冷却泵 低"), ["冷却", "却泵", "低"]);
-        assert_eq!(words("ＡＢ１ カメラ"), ["ab1", "カメ", "メラ"]);
-        assert_eq!(words("ÉTÉ e\u{301}"), ["été", "é"]);
+    fn a_database_of_the_old_tokenizer_is_indexed_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("handrail.db");
+        {
+            let connection = Connection::open(&path).unwrap();
+            connection.execute_batch("CREATE TABLE migration (part TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT").unwrap();
+            connection.execute_batch(MIGRATIONS[0]).unwrap();
+            connection.execute_batch("INSERT INTO migration VALUES ('documents', 1)").unwrap();
+            connection
+                .execute_batch(
+                    "INSERT INTO content VALUES (1, 'abc', 1, NULL, 'text', '[]', '[]', NULL, 'test', 2);
+                     INSERT INTO document VALUES ('0197f000-0000-7000-8000-000000000001', 1, 'a', '/a', '2026-01-01T00:00:00Z');
+                     INSERT INTO chunk VALUES (5, 1, 0, 0, 9, 2, 'Wert\u{ad}papier 冷却泵');
+                     INSERT INTO chunk_words (rowid, words) VALUES (5, 'wert papier 冷却 却泵');
+                     INSERT INTO chunk VALUES (6, 1, 1, 9, 20, 2, 'code E-4711');
+                     INSERT INTO chunk_words (rowid, words) VALUES (6, 'code e 4711');
+                     INSERT INTO chunk_vector VALUES (5, 'm', 1, x'0000803f');",
+                )
+                .unwrap();
+        }
+        let store = Store::open(&path).unwrap();
+        let found = |term: &str| store.postings(term, &[1]).unwrap().iter().map(|posting| posting.chunk).collect::<Vec<_>>();
+        for (term, chunks) in
+            [("wertpapier", vec![5]), ("wert", vec![]), ("泵", vec![5]), ("却泵", vec![5]), ("e4711", vec![6]), ("4711", vec![6])]
+        {
+            assert_eq!(found(term), chunks, "{term}");
+        }
+        assert_eq!(store.chunk_totals(&[1]).unwrap(), (2, 3 + 4));
+        assert_eq!(store.vectors("m", &[1]).unwrap(), [(5, vec![1.0])]);
+        let document = store.document_rows(None).unwrap().remove(0);
+        assert!(store.remove_document(document.id).unwrap());
+        assert!(found("wertpapier").is_empty() && found("泵").is_empty());
+        drop(store);
+        assert!(Store::open(&path).is_ok(), "it happens once");
     }
 
     proptest! {
@@ -571,7 +579,7 @@ mod tests {
             let store = Store::in_memory().unwrap();
             let chunks = [NewChunk { span: (0, 1), text: &text }];
             let (_, id) = put(&store, &content("a", &chunks), "a");
-            for word in words(&text) {
+            for word in words(&text).into_iter().chain(indexed(&text)) {
                 prop_assert_eq!(store.postings(&word, &[id]).unwrap().len(), 1, "{}", word);
             }
             prop_assert!(store.postings("\" OR *", &[id]).unwrap().is_empty());

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt};
-use handrail_engine::local::chat;
+use handrail_engine::local::{TemplateChoice, chat};
 use handrail_engine::provider::{
     ChatMessage, Delta, Error, Finish, Provider, Request, Sampling, ToolChoice, ToolSpec, ToolSupport, Usage, WireCall,
 };
@@ -455,10 +455,10 @@ fn another_architecture_is_named() {
 
 #[test]
 fn the_bench_counts() {
-    let report = handrail_engine::local::bench::run(&path(), 40, 5, 1).unwrap();
+    let report = handrail_engine::local::bench::run(&path(), 40, 5, 1, &TemplateChoice::Own).unwrap();
     assert_eq!((report.prompt_tokens, report.new_tokens, report.threads), (40, 5, 1));
     assert!(report.prefill_tokens_per_second > 1.0 && report.decode_tokens_per_second > 1.0, "{report:?}");
     assert!(report.first_token_ms > 0.0 && report.load_ms > 0.0);
     assert!(report.peak_memory_bytes.is_none_or(|bytes| bytes > 50 << 20), "{report:?}");
-    assert!(matches!(handrail_engine::local::bench::run(&path(), 9_000, 1, 1), Err(Error::TooLong { .. })));
+    assert!(matches!(handrail_engine::local::bench::run(&path(), 9_000, 1, 1, &TemplateChoice::Own), Err(Error::TooLong { .. })));
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use handrail_engine::mcp::State;
+use handrail_engine::mcp::{self, State};
+use handrail_engine::store::Store;
 use handrail_engine::tool;
 use serde_json::{Value, json};
 
@@ -45,9 +46,9 @@ async fn no_reason_is_a_debug_print() {
         ("revision", json!({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {"name": "n", "version": "1"}})),
         ("number", json!({"protocolVersion": 3, "capabilities": {}})),
     ] {
-        let view = bench.add(name, odd(&json!({"greeting": greeting}))).await;
-        let State::Failed { reason, .. } = &view.state else { panic!("{name}: {:?}", view.state) };
-        assert!(!is_debug(reason), "{name}: {reason}");
+        let _ = bench.manager.paste(&json!({"mcpServers": {name: odd(&json!({"greeting": greeting}))}}).to_string()).unwrap();
+        let error = bench.manager.ready(&name.into(), Duration::from_secs(60)).await.unwrap_err().to_string();
+        assert!(error.contains(name) && !is_debug(&error), "{name}: {error}");
     }
 }
 
@@ -57,6 +58,7 @@ async fn errors_and_answers_in_other_shapes_keep_the_servers_words() {
     let result = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{result}}}"#);
     let foreign = [
         b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"// ".as_slice(),
+        // EUC-KR; two of these bytes are a character of UTF-8 by chance.
         &[0xc1, 0xd6, 0xbc, 0xae],
         b" total = 42\"}]}}",
     ]
@@ -85,7 +87,7 @@ async fn errors_and_answers_in_other_shapes_keep_the_servers_words() {
         ("one", "one object"),
         ("wide", r#"{"n":"123456789012345678901234567890","e":"1e400"}"#),
         ("summary", "1 page\n{\"text\":\"opens at 3.7 bar\"}"),
-        ("foreign", "// \u{fffd}\u{fffd}\u{fffd}\u{fffd} total = 42"),
+        ("foreign", "// \u{fffd}\u{5bc}\u{fffd} total = 42"),
     ] {
         assert_eq!(bench.call("odd", tool, json!({})).await.unwrap().to_text(), text, "{tool}");
     }
@@ -131,4 +133,64 @@ async fn tools_with_broken_schemas_can_be_called_and_say_what_is_not_checked() {
     for name in ["dangling", "propsarr", "nullschema"] {
         assert!(bench.call("odd", name, json!({})).await.is_ok() || name == "dangling", "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_entry_costs_only_itself() {
+    let bench = Bench::new();
+    let text = r#"{"mcpServers": {
+        "good": {"command": "python3", "args": ["-c", "pass"], "env": {"N": null, "A": 1}, "active": false},
+        "list": {"type": "local", "command": ["python3", "x.py"], "args": ["y"], "environment": {"K": "v"}, "enabled": false},
+        "header": {"url": "http://127.0.0.1:9/mcp", "headers": {"X User": "a"}, "active": false},
+        "empty": {},
+        "asks": {"command": "x", "env": {"K": "${input:key}", "W": "${workspaceFolder}/m"}, "cwdd": "typo", "active": false}
+    }}"#;
+    let shown = bench.manager.look(text, &mcp::consent::Origin::Pasted).unwrap();
+    let names: Vec<&str> = shown.servers.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(names, ["good", "list", "asks"]);
+    assert_eq!(shown.servers[1].1.subject.line(), "python3 x.py y");
+    let faults: Vec<String> = shown.faults.iter().map(ToString::to_string).collect();
+    assert!(faults.len() == 2 && faults[0].contains("'header'") && faults[0].contains("X User"), "{faults:?}");
+    assert!(faults[1].contains("'empty'") && faults[1].contains("command"), "{faults:?}");
+    let notes = shown.notes.join("\n");
+    for wanted in ["\"N\" has no value", "\"cwdd\" have no effect", "secret set 'asks.key'", "secret set 'asks.workspaceFolder'"] {
+        assert!(notes.contains(wanted), "{wanted}: {notes}");
+    }
+    assert_eq!(bench.manager.paste(text).unwrap().len(), 3);
+    assert_eq!(bench.manager.servers().len(), 3);
+    // As opencode has it: right under "mcp".
+    let theirs = r#"{"$schema": "s", "mcp": {"oc": {"type": "local", "command": ["npx", "-y", "x@1"], "enabled": false}}}"#;
+    assert_eq!(bench.manager.paste(theirs).unwrap(), ["oc".into()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_characters_in_a_path_are_shown_with_what_was_meant() {
+    let bench = Bench::new();
+    let text = "{\"mcpServers\": {\"files\": {\"command\": \"srv\", \"args\": [\"C:\\new\\table\", \"one\\ntwo\"]}}}";
+    let shown = bench.manager.preview(text, &mcp::consent::Origin::Pasted).unwrap();
+    assert_eq!(shown[0].1.subject.line(), r#"srv "C:\new\table" "one\ntwo""#);
+    let warnings: Vec<String> = shown[0].1.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, [r#"this path holds a control character: "C:\new\table". Did you mean C:\\new\\table?"#]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consent_that_another_process_records_starts_the_server_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, database) = (folder.path().join("mcp_config.json"), folder.path().join("handrail.db"));
+    std::fs::write(&file, json!({"mcpServers": {"odd": odd(&json!({}))}}).to_string()).unwrap();
+    let window = mcp::Manager::new(file.clone(), Store::open(&database).unwrap());
+    window.start_all();
+    let state = || window.servers().remove(0).state;
+    assert_eq!(state(), State::NeedsConsent);
+    // Another connection to the same database stands for the other process.
+    let line = mcp::Manager::with(file, Store::open(&database).unwrap(), mcp::Options { by_hand: true, ..mcp::Options::default() });
+    let consent = line.servers().remove(0).consent.unwrap();
+    line.agree(&"odd".into(), &consent).unwrap();
+    let begun = Instant::now();
+    while state() == State::NeedsConsent {
+        assert!(begun.elapsed() < Duration::from_secs(5), "still asking");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(window.ready(&"odd".into(), Duration::from_secs(60)).await.unwrap().state, State::Connected);
 }

@@ -2,16 +2,17 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use handrail_engine::local::TemplateChoice;
 use handrail_engine::mcp::State;
 use handrail_widgets::virtual_list;
 use iced::widget::{Stack, column, container, row, space, text};
-use iced::{Center, Element, Fill};
+use iced::{Center, Color, Element, Fill};
 
 use super::super::{Look, question};
 use super::argument::{start, visible};
 use super::transcript::Transcript;
 use super::{Chat, LIST, Message, inspector};
-use crate::appearance::{space as gap, style, width};
+use crate::appearance::{Roles, space as gap, style, width};
 use crate::icon::Icon;
 use crate::piece;
 
@@ -106,6 +107,7 @@ impl Chat {
             let names = Some(start(&waiting.join(", "), NAMES).0.to_owned());
             notices.push(piece::banner((Icon::Shield, |roles| roles.warning), title, names, actions, look.roles));
         }
+        notices.extend(template(look));
         let failed = self.talk().and_then(|talk| talk.error.clone());
         for (reason, retry) in [(failed, true), (self.error.clone(), false)] {
             let Some(reason) = reason else { continue };
@@ -118,6 +120,26 @@ impl Chat {
         }
         notices
     }
+}
+
+/// Which template stands in for the chat model's own one, or that its own does not work.
+fn template<'a>(look: Look<'a>) -> Option<Element<'a, Message>> {
+    let view = &look.facts.model(&look.facts.settings.chat_model)?.template;
+    let (own, instead) = (Message::Template(TemplateChoice::Own), Message::Template(TemplateChoice::ChatMl));
+    let (picture, words, button, message): ((Icon, fn(&Roles) -> Color), _, _, _) = match (&view.choice, &view.fault) {
+        (TemplateChoice::Own, None) => return None,
+        (TemplateChoice::Own, Some(_)) => {
+            ((Icon::Warning, |roles| roles.danger), look.t("chat-template-broken"), look.t("model-use-chatml"), instead)
+        }
+        (TemplateChoice::ChatMl, _) => {
+            ((Icon::Info, |roles| roles.info), look.t("model-template-chatml"), look.t("model-use-own-template"), own)
+        }
+        (TemplateChoice::File(_), _) => {
+            ((Icon::Info, |roles| roles.info), look.t("chat-template-file"), look.t("model-use-own-template"), own)
+        }
+    };
+    let actions = vec![piece::secondary(button, Some(message)), piece::quiet(look.t("chat-show-models"), Some(Message::ShowModels))];
+    Some(piece::banner(picture, words, None, actions, look.roles))
 }
 
 /// The line under the last message while the model reads the prompt.

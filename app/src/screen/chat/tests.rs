@@ -391,3 +391,29 @@ fn servers_that_wait_for_consent_are_named_above_the_composer() {
     stage.facts.servers[0].config.active = false;
     assert!(!stage.sees("notes"));
 }
+
+#[test]
+fn a_template_that_does_not_work_and_one_that_stands_in_are_said_over_the_composer() {
+    let mut stage = Stage::new();
+    let file = stage._folder.path().join("mine.gguf");
+    std::fs::write(&file, b"GGUF and more").unwrap();
+    let mut view = stage.engine.models().adopt(&file).unwrap();
+    stage.facts.settings.chat_model = "mine".to_owned();
+    view.template.fault = Some("only for poets".to_owned());
+    for (words, button, choice) in [
+        ("This model's chat template does not work", "Use ChatML instead", TemplateChoice::ChatMl),
+        ("ChatML is used instead of the model's own chat template", "Use its own template", TemplateChoice::Own),
+    ] {
+        stage.facts.models = vec![view.clone()];
+        let messages: Vec<Message> = stage.look(|chat, look| {
+            let mut ui = simulator(chat.view(look, false, None));
+            assert!(ui.find(words).is_ok(), "{words}");
+            let _ = ui.click(button).unwrap();
+            ui.into_messages().collect()
+        });
+        assert!(matches!(&messages[..], [Message::Template(chosen)] if *chosen == choice), "{messages:?}");
+        (view.template.choice, view.template.fault) = (choice, None);
+    }
+    stage.facts.models = vec![view];
+    assert!(!stage.sees("Use its own template"));
+}

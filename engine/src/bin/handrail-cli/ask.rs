@@ -23,6 +23,9 @@ pub struct Arguments {
     /// A catalogue id or a GGUF file.
     #[arg(long, value_name = "ID|FILE.gguf")]
     model: Option<String>,
+    /// The model's chat template from now on: ChatML, one in a file, or again its own (own).
+    #[arg(long, value_name = "chatml|FILE|own")]
+    template: Option<String>,
     /// A document to answer from; may be given several times.
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
@@ -79,6 +82,11 @@ pub enum Approve {
 
 pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Result<(), Failure> {
     checked(&arguments)?;
+    let model = arguments.model.clone().unwrap_or_else(|| engine.settings().chat_model);
+    if let Some(choice) = &arguments.template {
+        let _ = super::models::choose_template(engine, &model, choice).await?;
+        output.note(&format!("{model}: the chat template '{choice}' is kept for this model; `--template own` goes back"));
+    }
     let servers = start_servers(engine, &arguments, output).await?;
     let mut attachments = Vec::new();
     for path in &arguments.attach {
@@ -92,8 +100,9 @@ pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Resu
     let input = Input { text: arguments.text.clone(), attachments, options: options(&arguments, servers) };
     let approvals = tokio::spawn(answer_approvals(engine.approvals().clone(), conversation, arguments.approve));
     let mut turn = engine.turn(conversation, input).pin();
-    let (mut ended, mut passages) = (None, Vec::new());
+    let (mut ended, mut passages, mut told) = (None, Vec::new(), false);
     while let Some(event) = turn.sip().await {
+        told = told || tell_template(engine, &model, output);
         output.json(&event);
         show(&event, &passages, output);
         if let Event::Retrieved { passages: found, .. } = &event {
@@ -117,6 +126,16 @@ pub async fn run(engine: &Engine, arguments: Arguments, output: &Output) -> Resu
         Some(Ended::Limit { reason } | Ended::Failed { reason }) => Err(Failure::new(reason)),
         None => Err(Failure::new("the turn ended without a result")),
     }
+}
+
+/// Says which chat template is used where it is not the model's own; whether the model is loaded, so that this is known.
+fn tell_template(engine: &Engine, model: &str, output: &Output) -> bool {
+    let Some(used) = engine.models().template(model).and_then(|view| view.used) else { return false };
+    if let Some(note) = &used.note {
+        output.json(&serde_json::json!({ "event": "template", "model": model, "template": used }));
+        output.note(&format!("{model}: {note}"));
+    }
+    true
 }
 
 /// Values that no answer could come of are refused before anything is stored.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use handrail_engine::local::TemplateChoice;
 
 use crate::output::{Failure, Output};
 
@@ -21,6 +22,9 @@ pub enum Command {
         /// Threads; 0 chooses.
         #[arg(short = 't', default_value_t = 0)]
         threads: usize,
+        /// A chat template instead of the model's own one, for this run.
+        #[arg(long, value_name = "chatml|FILE|own", default_value = "own")]
+        template: String,
     },
     /// Build seconds, bytes, recall and queries per second of the vector index.
     Index {
@@ -34,8 +38,9 @@ pub enum Command {
 
 pub fn run(command: &Command, output: &Output) -> Result<(), Failure> {
     match command {
-        Command::Model { file, prompt, new, threads } => {
-            let report = handrail_engine::local::bench::run(file, *prompt, *new, *threads)?;
+        Command::Model { file, prompt, new, threads, template } => {
+            let template = TemplateChoice::parse(template);
+            let report = handrail_engine::local::bench::run(file, *prompt, *new, *threads, &template)?;
             output.result(&report, || {
                 let memory = report.peak_memory_bytes.map(|bytes| format!(", peak memory {:.0} MB", bytes as f64 / 1e6)).unwrap_or_default();
                 format!(

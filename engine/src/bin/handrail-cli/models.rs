@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use handrail_engine::Engine;
-use handrail_engine::local::{ModelState, ModelView};
+use handrail_engine::local::{ModelState, ModelView, TemplateChoice, TemplateView};
 use serde_json::json;
 use sipper::Sipper as _;
 
@@ -19,6 +19,14 @@ pub enum Command {
     },
     /// Checks the sha256 of every model that is here.
     Verify,
+    /// Shows which chat template a model is used with, or chooses one.
+    Template {
+        /// A catalogue id, or the path of a GGUF file.
+        model: String,
+        /// ChatML, a template in a file, or again the model's own.
+        #[arg(value_name = "chatml|FILE|own")]
+        template: Option<String>,
+    },
     /// Removes a model from this machine.
     Remove {
         /// The catalogue id.
@@ -43,12 +51,28 @@ pub async fn run(engine: &Engine, command: Command, output: &Output) -> Result<(
             Ok(())
         }
         Command::Verify => verify(engine, output).await,
+        Command::Template { model, template } => {
+            let view = match &template {
+                Some(choice) => choose_template(engine, &model, choice).await?,
+                None => engine.models().template(&model).ok_or_else(|| Failure::new(format!("there is no chat model '{model}'")))?,
+            };
+            let choice = view.choice.to_string();
+            output.result(&json!({ "model": model, "template": choice }), || format!("{model}: {choice}"));
+            Ok(())
+        }
         Command::Remove { id } => {
             let bytes = engine.models().remove(&id)?;
             output.result(&json!({ "id": id, "freed_bytes": bytes }), || format!("{id}: {bytes} bytes freed"));
             Ok(())
         }
     }
+}
+
+/// Chooses the template of a model; an id that is a path may be one.
+pub async fn choose_template(engine: &Engine, model: &str, choice: &str) -> Result<TemplateView, Failure> {
+    let (models, model, choice) = (engine.models().clone(), model.to_owned(), TemplateChoice::parse(choice));
+    let chosen = tokio::task::spawn_blocking(move || models.choose_template(&model, &choice)).await;
+    Ok(chosen.map_err(|error| Failure::new(error.to_string()))??)
 }
 
 async fn fetch(engine: &Engine, id: &str, output: &Output) -> Result<(), Failure> {
@@ -106,8 +130,13 @@ fn show(view: &ModelView, output: &Output) {
         ModelState::Broken { reason } => ("broken", reason.clone()),
     };
     let entry = &view.entry;
+    let detail = match &view.template.choice {
+        TemplateChoice::Own => detail,
+        other => format!("{detail}; chat template: {other}"),
+    };
     output.result(
-        &json!({ "id": entry.id, "name": entry.name, "bytes": entry.bytes, "licence": entry.licence, "context": entry.context, "state": state, "detail": detail }),
+        &json!({ "id": entry.id, "name": entry.name, "bytes": entry.bytes, "licence": entry.licence, "context": entry.context, "state": state, "detail": detail,
+            "template": view.template.choice.to_string() }),
         || format!("{:32} {:>12} bytes  {:10} {:8} {detail}", entry.id, entry.bytes, entry.licence, state),
     );
 }

@@ -41,7 +41,7 @@ impl Wake for Ear {
 
 /// What a request sends where it is cancelled as soon as `enough` says so.
 fn cancelled_when(request: Request, enough: fn(&[Delta]) -> bool) -> (Vec<Delta>, Memory) {
-    let model = chat::model(&test_model::path()).unwrap();
+    let model = chat::model(&test_model::path(), &super::super::template::TemplateChoice::Own).unwrap();
     let mut memory = Memory::new(&model.decoder).unwrap();
     let (sender, deltas) = mpsc::unbounded_channel();
     let cancel = CancellationToken::new();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::local::catalogue::{Catalogue, Entry, Kind, Offer};
 use crate::local::download::record::Record;
 use crate::local::download::{self, Error, Failure};
+use crate::local::gguf::{files, first};
 
 /// The first bytes of a GGUF file.
 const MAGIC: [u8; 4] = *b"GGUF";
@@ -56,9 +57,10 @@ impl Own {
         files.iter().find(|file| file.id == id_or_path || file.path == Path::new(id_or_path)).map(entry)
     }
 
-    /// Remembers a GGUF file. Its id is its stem, or its path where `taken` or another file has that.
+    /// Remembers a GGUF file, of a model in several files the first one. Its id is its stem, or its path where `taken` or another file has that.
     pub fn add(&self, path: &Path, taken: impl Fn(&str) -> bool) -> Result<(Entry, PathBuf), Error> {
         gguf(path)?;
+        let path = &first(path);
         let path = fs::canonicalize(path).map_err(|error| unusable(path, error.to_string()))?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = files.iter().find(|file| file.path == path) {
@@ -99,7 +101,7 @@ fn entry(file: &OwnFile) -> (Entry, PathBuf) {
         name: stem(&file.path),
         kind: Kind::Chat,
         family: "GGUF".to_owned(),
-        bytes: fs::metadata(&file.path).map_or(0, |found| found.len()),
+        bytes: files(&file.path).iter().map(|part| fs::metadata(part).map_or(0, |found| found.len())).sum(),
         licence: "unknown".to_owned(),
         context: 0,
         about: file.path.display().to_string(),

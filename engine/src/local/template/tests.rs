@@ -39,11 +39,15 @@ fn tokenizer() -> (Tokenizer, String) {
 
 fn own() -> Template {
     let (tokenizer, source) = tokenizer();
-    Template::new(Some(&source), &tokenizer).unwrap()
+    Template::choose(&TemplateChoice::Own, Some(&source), &tokenizer).unwrap()
 }
 
 fn with(source: &str) -> Result<Template, String> {
-    Template::new(Some(source), &tokenizer().0)
+    Template::new(source, TemplateUse { name: "own".to_owned(), note: None }, &tokenizer().0)
+}
+
+fn says(text: &str) -> [ChatMessage; 1] {
+    [ChatMessage::User(text.to_owned())]
 }
 
 fn time() -> ToolSpec {
@@ -126,8 +130,105 @@ fn a_tool_result_cannot_end_its_turn() {
 
 #[test]
 fn without_a_template_it_is_chatml() {
-    let text = Template::new(None, &tokenizer().0).unwrap().render(&[ChatMessage::User("Hi".to_owned())], &[]).unwrap();
-    assert_eq!(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    let template = Template::choose(&TemplateChoice::Own, None, &tokenizer().0).unwrap();
+    assert_eq!(template.render(&says("Hi"), &[]).unwrap(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    assert_eq!(template.used().name, "chatml");
+    assert!(template.used().note.as_deref().unwrap().contains("the file has no chat template; the one of ChatML is used"));
+}
+
+#[test]
+fn tags_that_mark_what_the_model_wrote_are_read_through() {
+    let source = |tags: [&str; 2]| {
+        format!(
+            "{{% for m in messages %}}\n{{% if m.role == 'assistant' %}}\n  {}\n{{{{ m.content }}}}|{{{{ '{{% generation %}}' }}}}\n  {}\n\
+             {{% else %}}{{{{ m.content }}}}\n{{% endif %}}\n{{% endfor %}}",
+            tags[0], tags[1]
+        )
+    };
+    let talk = [ChatMessage::User("a".to_owned()), ChatMessage::Assistant { text: "b".to_owned(), calls: Vec::new() }];
+    // With `trim_blocks` the line break behind a tag goes, as in the reference implementation; `-` takes all white space.
+    for (tags, text) in [
+        (["{% generation %}", "{% endgeneration %}"], "a\nb|{% generation %}\n"),
+        (["{%- generation -%}", "{%- endgeneration -%}"], "a\nb|{% generation %}"),
+    ] {
+        assert_eq!(with(&source(tags)).unwrap().render(&talk, &[]).unwrap(), text, "{tags:?}");
+    }
+    let alone = with("a{% endgeneration %}").unwrap_err();
+    assert!(alone.contains("chat template is broken"), "{alone}");
+}
+
+#[test]
+fn a_broken_template_names_the_choice_and_chatml_takes_its_place() {
+    let (tokenizer, _) = tokenizer();
+    let always = "{{ raise_exception('only for poets') }}";
+    for (source, why) in
+        [("{% for m in messages %}{{ m.content", "broken"), (always, "only for poets"), ("{{ messages | nosuch }}", "nosuch")]
+    {
+        let error = Template::choose(&TemplateChoice::Own, Some(source), &tokenizer).unwrap_err();
+        assert!(error.contains(why) && error.contains("`--template chatml`") && error.contains("models page"), "{error}");
+        let template = Template::choose(&TemplateChoice::ChatMl, Some(source), &tokenizer).unwrap();
+        assert_eq!(template.render(&says("Hi"), &[]).unwrap(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+        assert!(template.used().note.as_deref().unwrap().contains("because that was chosen"));
+    }
+}
+
+#[test]
+fn a_template_of_ones_own_is_read_from_a_file() {
+    let (tokenizer, source) = tokenizer();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.jinja");
+    let choice = TemplateChoice::File(path.clone());
+    assert!(check(&choice).unwrap_err().contains("mine.jinja"));
+    std::fs::write(&path, "{% if %}").unwrap();
+    assert!(check(&choice).unwrap_err().contains("mine.jinja: its chat template is broken"));
+    std::fs::write(&path, "Q: {{ messages[-1].content }} A:").unwrap();
+    check(&choice).unwrap();
+    let template = Template::choose(&choice, Some(&source), &tokenizer).unwrap();
+    assert_eq!(template.render(&says("Hi"), &[]).unwrap(), "Q: Hi A:");
+    assert_eq!(template.used().name, path.display().to_string());
+    assert_eq!([TemplateChoice::parse("own"), TemplateChoice::parse("chatml")], [TemplateChoice::Own, TemplateChoice::ChatMl]);
+    assert_eq!(TemplateChoice::parse(&choice.to_string()), choice);
+}
+
+#[test]
+fn a_template_without_system_turns_gets_their_text_with_the_question() {
+    for known in ["gemma", "mistral"] {
+        let source = known::KNOWN.iter().find(|other| other.id == known).unwrap().source;
+        let text = with(source).unwrap().render(&history(), &[]).unwrap();
+        assert!(text.contains("Be short.\n\nWhat time is it?"), "{text}");
+    }
+    let native = format!(
+        "{{# tools <tool_call> #}}{}",
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}[{{ m.content }}]{% endfor %}"
+    );
+    let text = with(&native).unwrap().render(&history()[..2], &[]).unwrap();
+    assert_eq!(text, "[Be short.\n\nWhat time is it?]");
+}
+
+#[test]
+fn each_known_template_writes_a_conversation() {
+    let talk = [
+        ChatMessage::User("a".to_owned()),
+        ChatMessage::Assistant { text: "b".to_owned(), calls: Vec::new() },
+        ChatMessage::User("c".to_owned()),
+    ];
+    let end = tokenizer().0.frame().1.to_owned();
+    let begin = tokenizer().0.frame().0.to_owned();
+    for (id, text) in [
+        ("llama-3", "BH>user<E\n\na<|eot_id|>H>assistant<E\n\nb<|eot_id|>H>user<E\n\nc<|eot_id|>H>assistant<E\n\n"),
+        (
+            "gemma",
+            "B<start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n<start_of_turn>user\nc<end_of_turn>\n<start_of_turn>model\n",
+        ),
+        ("phi", "B<|user|>\na<|end|>\n<|assistant|>\nb<|end|>\n<|user|>\nc<|end|>\n<|assistant|>\n"),
+        ("mistral", "B[INST] a[/INST] bZ[INST] c[/INST]"),
+    ] {
+        let known = known::KNOWN.iter().find(|other| other.id == id).unwrap();
+        assert!(!known.fits(&tokenizer().0), "{id}");
+        let wanted = text.replace('Z', &end).replace('B', &begin).replace("H>", "<|start_header_id|>").replace("<E", "<|end_header_id|>");
+        assert_eq!(with(known.source).unwrap().render(&talk, &[]).unwrap(), wanted, "{id}");
+    }
+    assert!(known::CHATML.fits(&tokenizer().0));
 }
 
 #[test]

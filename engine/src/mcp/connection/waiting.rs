@@ -22,6 +22,8 @@ pub(super) struct Waiting {
     over: VecDeque<RequestId>,
     /// Whether the last thing that passed was a notification of ours: some servers answer it, with an error and no id.
     notified: bool,
+    /// Whether the greeting came.
+    greeted: bool,
 }
 
 impl Waiting {
@@ -59,12 +61,14 @@ impl Waiting {
         match message {
             JsonRpcMessage::Response(mut answer) => match self.ended(&answer.id) {
                 Some(id) => {
+                    self.greeted |= is_greeting(&answer.result);
                     answer.id = id;
                     vec![JsonRpcMessage::Response(answer)]
                 }
-                None if self.is_late(&answer.id) || is_greeting(&answer.result) => Vec::new(),
+                None if self.is_late(&answer.id) || (is_greeting(&answer.result) && self.greeted) => Vec::new(),
                 None => {
                     let id = shown(Some(&answer.id));
+                    self.greeted |= is_greeting(&answer.result);
                     match self.only(&id, note) {
                         Ok(Some(request)) => {
                             answer.id = request;
@@ -201,7 +205,9 @@ mod tests {
 
     #[test]
     fn what_is_late_or_twice_is_dropped() {
-        let mut waiting = waiting(&[1, 2]);
+        let mut waiting = waiting(&[0, 1, 2]);
+        let greeting = json!({"jsonrpc": "2.0", "id": "0", "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "n", "version": "1"}}});
+        assert_eq!(heard(&mut waiting, greeting), [(json!(0), false)]);
         assert_eq!(heard(&mut waiting, answer(&json!(1))), [(json!(1), false)]);
         assert!(heard(&mut waiting, answer(&json!(1))).is_empty(), "answered before");
         let greeting = json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "n", "version": "1"}}});

@@ -123,6 +123,11 @@ mod tests {
         assert_eq!(format(b"junk before\n%PDF-1.4\n", "a").unwrap(), Format::Pdf);
         assert_eq!(format(b"# Title", "a.MD").unwrap(), Format::Markdown);
         assert_eq!(format(b"fn main() {}", "main.rs").unwrap(), Format::Text);
+        let text = "倉庫番号は B-7741。\n第二章：安全规定。\n";
+        for order in [u16::to_le_bytes, u16::to_be_bytes] {
+            let bytes: Vec<u8> = text.encode_utf16().flat_map(order).collect();
+            assert_eq!(format(&bytes, "a.txt").unwrap(), Format::Text);
+        }
     }
 
     #[test]
