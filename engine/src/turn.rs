@@ -14,7 +14,7 @@ use crate::conversation::{Attachment, CallRecord, ConversationId, MessageId, Pas
 use crate::provider::{Finish, Sampling, ToolChoice, Usage};
 use crate::tool::ServerId;
 
-pub use arguments::check as validate;
+pub use arguments::{check as validate, exact};
 pub use run::{Runner, Tools};
 
 /// What the person sends.

@@ -188,15 +188,19 @@ impl Answer<'_> {
         let mut forced = constraint.forced();
         forced.retain(|token| !self.model.tokenizer.is_end(*token));
         if !forced.is_empty() {
-            constraint.take(&forced).map_err(broken)?;
-            return Ok(Next::Tokens(forced));
+            return Ok(match constraint.take(&forced) {
+                Ok(()) => Next::Tokens(forced),
+                Err(reason) => stuck(&reason),
+            });
         }
         if constraint.is_over() {
             return Ok(Next::End(Finish::Calls));
         }
         let mut logits = std::mem::take(&mut self.logits);
         logits.truncate(self.model.tokenizer.len());
-        constraint.filter(&mut logits).map_err(broken)?;
+        if let Err(reason) = constraint.filter(&mut logits) {
+            return Ok(stuck(&reason));
+        }
         let wanted = if closing { self.running.closers(&self.model.tokenizer) } else { Vec::new() };
         let wanted = wanted.into_iter().find(|token| logits.get(*token as usize).is_some_and(|logit| logit.is_finite()));
         let token = match wanted {
@@ -206,8 +210,10 @@ impl Answer<'_> {
         if self.model.tokenizer.is_end(token) {
             return Ok(Next::End(Finish::Calls));
         }
-        constraint.take(&[token]).map_err(broken)?;
-        Ok(Next::Tokens(vec![token]))
+        Ok(match constraint.take(&[token]) {
+            Ok(()) => Next::Tokens(vec![token]),
+            Err(reason) => stuck(&reason),
+        })
     }
 
     /// Tokens the answer may have. A call that has begun is never cut off: half of it would be worth nothing.
@@ -293,6 +299,13 @@ impl Answer<'_> {
         let tokens = self.running.len() as f64;
         usage.tokens_per_second = if seconds > 0.0 { tokens / seconds } else { 0.0 };
     }
+}
+
+/// The grammar has come to where nothing fits. The call ends there, unfinished: it is refused like any call that was cut off,
+/// and the turn goes on.
+fn stuck(reason: &str) -> Next {
+    tracing::warn!(reason, "the grammar of a call leads nowhere");
+    Next::End(Finish::Calls)
 }
 
 fn broken(what: String) -> Halt {

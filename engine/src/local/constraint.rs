@@ -5,15 +5,16 @@
 //! A call is `<tool_call>\n{"name": NAME, "arguments": ARGUMENTS}\n</tool_call>`, where ARGUMENTS follows that form of the
 //! schema of the tool NAME.
 
+mod digits;
 mod recent;
 mod schema;
 mod vocabulary;
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::InferenceCapabilities;
+use llguidance::toktrie::{InferenceCapabilities, TokEnv};
 use llguidance::{Matcher, ParserFactory};
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ use super::memory::Halt;
 use super::template::CALL;
 use super::tokenizer::Tokenizer;
 use crate::provider::{Error, ToolSpec};
+use digits::Digits;
 use recent::{Key, Recent, key};
 
 /// Most calls in one answer.
@@ -34,6 +36,9 @@ pub const KEPT_FORMS: usize = 128;
 /// Builds grammars for one vocabulary, and keeps what it built lately.
 pub struct Grammars {
     factory: ParserFactory,
+    vocabulary: TokEnv,
+    /// The tokens that begin with a digit.
+    digits: Arc<[u32]>,
     grammars: Mutex<Recent<Matcher>>,
     forms: Mutex<Recent<Value>>,
 }
@@ -53,7 +58,15 @@ impl Grammars {
         let mut factory =
             ParserFactory::new(&environment, abilities, &slices).map_err(|e| format!("no grammars for this vocabulary: {e}"))?;
         let _ = factory.quiet();
-        Ok(Self { factory, grammars: Mutex::new(Recent::new(KEPT_GRAMMARS)), forms: Mutex::new(Recent::new(KEPT_FORMS)) })
+        let begins = |token: &u32| tokenizer.bytes(*token).first().is_some_and(u8::is_ascii_digit);
+        let digits = (0..u32::try_from(tokenizer.len()).unwrap_or(u32::MAX)).filter(begins).collect();
+        Ok(Self {
+            factory,
+            vocabulary: environment,
+            digits,
+            grammars: Mutex::new(Recent::new(KEPT_GRAMMARS)),
+            forms: Mutex::new(Recent::new(KEPT_FORMS)),
+        })
     }
 
     /// The grammar of one call of one of these tools; with `more`, up to [`CALLS`] of them. `stop` is asked before each
@@ -63,7 +76,7 @@ impl Grammars {
         let parts = tools.iter().zip(&texts).flat_map(|(tool, text)| [tool.name.as_str(), text]);
         let key = key(parts.chain(more.then_some("more")));
         if let Some(matcher) = self.grammars.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(Constraint { matcher: matcher.deep_clone() });
+            return Ok(self.constraint(matcher.deep_clone()));
         }
         let refused = |what: String| Halt::Failed(Error::Request(what));
         let mut fitting = Vec::with_capacity(tools.len());
@@ -102,13 +115,17 @@ impl Grammars {
         Err(format!("no grammar for the schema of the tool '{}': {fault}", tool.name))
     }
 
+    fn constraint(&self, matcher: Matcher) -> Constraint {
+        Constraint { matcher, vocabulary: self.vocabulary.clone(), digits: self.digits.clone(), written: Digits::default() }
+    }
+
     fn build(&self, tools: &[(&str, &Value)], more: bool) -> Result<Constraint, String> {
         let grammar = TopLevelGrammar::from_lark(lark(tools, more));
         let mut matcher = Matcher::new(self.factory.create_parser(grammar));
         // The first mask finds what only shows when the grammar runs.
         let first = matcher.compute_mask();
         match (matcher.get_error(), first) {
-            (None, Ok(_)) => Ok(Constraint { matcher }),
+            (None, Ok(_)) => Ok(self.constraint(matcher)),
             (Some(error), _) => Err(brief(&error)),
             (None, Err(error)) => Err(brief(&error.to_string())),
         }
@@ -136,6 +153,9 @@ fn brief(error: &str) -> String {
 /// A grammar on its way through an answer.
 pub struct Constraint {
     matcher: Matcher,
+    vocabulary: TokEnv,
+    digits: Arc<[u32]>,
+    written: Digits,
 }
 
 impl fmt::Debug for Constraint {
@@ -164,11 +184,22 @@ impl Constraint {
                 *logit = f32::NEG_INFINITY;
             }
         }
+        if self.written.full() {
+            let others = (0u32..).zip(logits.iter()).any(|(token, logit)| logit.is_finite() && self.digits.binary_search(&token).is_err());
+            // Where only digits fit, the schema asks for them.
+            for token in self.digits.iter().filter(|_| others) {
+                if let Some(logit) = logits.get_mut(*token as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
         Ok(())
     }
 
     /// Takes tokens that were allowed.
     pub fn take(&mut self, tokens: &[u32]) -> Result<(), String> {
+        let trie = self.vocabulary.tok_trie();
+        tokens.iter().for_each(|token| self.written.push(trie.token(*token)));
         self.matcher.consume_tokens(tokens).map_err(|e| brief(&e.to_string()))
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::tool::numbers::first_wide;
 use crate::tool::schema::{Checker, Wrong};
 
 /// Parses arguments. Only what loses nothing is repaired: no text at all or `null` (no arguments), a code fence around
@@ -12,17 +13,29 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     if trimmed.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
+    exact(trimmed)?;
     let parsed = serde_json::from_str(trimmed).or_else(|error| serde_json::from_str(&without_trailing_commas(trimmed)).map_err(|_| error));
     match parsed {
         Ok(Value::Object(object)) => Ok(Value::Object(object)),
         Ok(Value::Null) => Ok(Value::Object(serde_json::Map::new())),
         Ok(Value::String(inner)) => match serde_json::from_str(&inner) {
-            Ok(Value::Object(object)) => Ok(Value::Object(object)),
+            Ok(Value::Object(object)) => exact(&inner).map(|()| Value::Object(object)),
             _ => Err("the arguments must be a JSON object, not a string".to_owned()),
         },
         Ok(other) => Err(format!("the arguments must be a JSON object, not {}", kind(&other))),
         Err(error) if error.is_eof() => Err("the arguments were cut off before their end".to_owned()),
         Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
+    }
+}
+
+/// Whether every number of a JSON text stays what it is when it is read. One that does not is refused: an identifier that is
+/// off by one names somebody else.
+pub fn exact(text: &str) -> Result<(), String> {
+    match first_wide(text) {
+        None => Ok(()),
+        Some(number) => Err(format!(
+            "the number {number:.60} has more digits than can be passed on exactly (64 bits); nothing was sent. Give it as a text where the tool takes one"
+        )),
     }
 }
 
@@ -86,6 +99,8 @@ mod tests {
             (" {\"a\": 1} ", json!({"a": 1})),
             ("```json\n{\"a\": [1, 2]}\n```", json!({"a": [1, 2]})),
             (r#""{\"a\": \"x\"}""#, json!({"a": "x"})),
+            ("{\"id\": 1234567890123456789, \"u\": 18446744073709551615}", json!({"id": 1_234_567_890_123_456_789_i64, "u": u64::MAX})),
+            ("{\"s\": \"123456789012345678901234567890\"}", json!({"s": "123456789012345678901234567890"})),
             (r#"{"a": [1, 2, ], "b": ",]", "c": "\\",}"#, json!({"a": [1, 2], "b": ",]", "c": "\\"})),
         ] {
             assert_eq!(parse(text), Ok(value), "{text}");
@@ -98,6 +113,10 @@ mod tests {
             ("\"a\"", "a string"),
             ("3", "a number"),
             ("{\"a\": 1} {\"b\": 2}", "not valid JSON"),
+            ("{\"id\": 123456789012345678901234567890}", "64 bits"),
+            ("{\"ids\": [1, 18446744073709551616]}", "64 bits"),
+            ("{\"x\": 1e400}", "64 bits"),
+            ("{\"x\": 1234567890123456789.0}", "64 bits"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

@@ -232,6 +232,7 @@ fn active(engine: &Engine, output: &Output) -> Vec<ServerId> {
 }
 
 fn parsed(arguments: &str) -> Result<Value, Failure> {
+    handrail_engine::turn::exact(arguments).map_err(Failure::new)?;
     let arguments: Value = serde_json::from_str(arguments).map_err(|error| Failure::new(format!("the arguments are not JSON: {error}")))?;
     if !arguments.is_object() {
         return Err(Failure::new("the arguments must be a JSON object, such as {\"path\": \"/tmp\"}"));

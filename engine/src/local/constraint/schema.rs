@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 pub(super) const TEXT: u64 = 2_000;
 /// Most items of a free list.
 pub(super) const ITEMS: u64 = 32;
-/// Largest whole number: what JSON readers agree on (RFC 8259, section 6).
-const WHOLE: i64 = (1 << 53) - 1;
+/// Largest bound that the grammar compiler keeps exactly: it counts in 64-bit fractions.
+const EXACT: f64 = 9_007_199_254_740_991.0;
 
 /// Keywords that the grammar compiler may refuse and that only narrow a value.
 const NARROWING: [&str; 21] = [
@@ -99,7 +99,7 @@ fn bounded(schema: &Value, side: Side) -> Value {
     }
     bound_text(&mut result);
     bound_list(&mut result);
-    bound_number(&mut result);
+    unbound_number(&mut result);
     let open = ["additionalProperties", "unevaluatedProperties"].iter().any(|key| result.contains_key(*key));
     if side == Side::Outer && own && !open && !APPLICATORS.iter().any(|key| result.contains_key(*key)) {
         let _ = result.insert("additionalProperties".to_owned(), false.into());
@@ -132,15 +132,12 @@ fn bound_list(fields: &mut Map<String, Value>) {
     }
 }
 
-/// A number of any size could be written `1E9999`, which is JSON, but which no reader takes.
-fn bound_number(fields: &mut Map<String, Value>) {
-    let number = may_be(fields, "integer") || may_be(fields, "number");
-    if !number || fields.contains_key("enum") || fields.contains_key("const") {
-        return;
-    }
-    for (names, bound) in [(["minimum", "exclusiveMinimum"], -WHOLE), (["maximum", "exclusiveMaximum"], WHOLE)] {
-        if !names.iter().any(|name| fields.contains_key(*name)) {
-            let _ = fields.insert(names[0].to_owned(), bound.into());
+/// A bound that is rounded would end a number early, and the call would run with another one. Such a bound is left to the
+/// check of the arguments; how long a number may grow is held by [`super::digits`].
+fn unbound_number(fields: &mut Map<String, Value>) {
+    for name in ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"] {
+        if fields.get(name).and_then(Value::as_f64).is_some_and(|bound| bound.abs() > EXACT) {
+            let _ = fields.shift_remove(name);
         }
     }
 }
@@ -177,6 +174,7 @@ mod tests {
             "tags": { "type": "array", "items": { "type": ["string", "null"] } },
             "huge": { "type": "string", "maxLength": 1_000_000 },
             "count": { "type": "integer", "minimum": 1 },
+            "wide": { "type": "integer", "minimum": 0, "maximum": u64::MAX },
             "share": { "type": "number", "exclusiveMaximum": 1 },
             "enum": { "type": "string", "default": { "type": "string" } },
         } });
@@ -187,9 +185,9 @@ mod tests {
         assert_eq!(at("/properties/tags/maxItems"), Some(ITEMS.into()));
         assert_eq!(at("/properties/tags/items/maxLength"), Some(TEXT.into()));
         assert_eq!(at("/properties/huge/maxLength"), Some(TEXT.into()));
-        assert_eq!(at("/properties/count/maximum"), Some(WHOLE.into()));
-        assert_eq!(at("/properties/count/minimum"), Some(1.into()));
-        assert_eq!((at("/properties/share/minimum"), at("/properties/share/maximum")), (Some((-WHOLE).into()), None));
+        assert_eq!((at("/properties/count/minimum"), at("/properties/count/maximum")), (Some(1.into()), None));
+        assert_eq!((at("/properties/share/minimum"), at("/properties/share/exclusiveMaximum")), (None, Some(1.into())));
+        assert_eq!((at("/properties/wide/minimum"), at("/properties/wide/maximum")), (Some(0.into()), None));
         assert_eq!(at("/properties/enum/default/maxLength"), None, "a default is no schema");
         assert_eq!(at("/additionalProperties"), Some(false.into()));
     }

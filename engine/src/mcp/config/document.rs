@@ -435,7 +435,15 @@ mod tests {
             fs::write(&path, wrong).unwrap();
             assert!(matches!(Document::load(&path), Err(Error::Parse { .. })), "{wrong}");
         }
-        fs::write(&path, [0xff, 0xfe]).unwrap();
+        fs::write(&path, [b'{', 0x80, 0x81, b'}']).unwrap();
         assert!(matches!(Document::load(&path), Err(Error::File { .. })));
+        let text = r#"{"mcpServers": {"名": {"command": "x"}}}"#;
+        let wide: Vec<u16> = text.encode_utf16().collect();
+        let little: Vec<u8> = wide.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+        let big: Vec<u8> = wide.iter().flat_map(|unit| unit.to_be_bytes()).collect();
+        for bytes in [[&[0xff, 0xfe][..], &little].concat(), little, [&[0xfe, 0xff][..], &big].concat(), big, text.as_bytes().to_vec()] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(Document::load(&path).unwrap().servers().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["名"]);
+        }
     }
 }

@@ -481,7 +481,8 @@ pub(super) fn check_url(url: &str) -> Result<(), String> {
 pub(super) fn check_header(name: &str, value: &str) -> Result<(), String> {
     // The transport sets these itself and refuses others' values.
     const RESERVED: [&str; 4] = ["accept", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
-    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("\"headers\": \"{name}\" is no name for a header"))?;
+    let parsed = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| format!("\"headers\": \"{name}\" is no name for a header; it has letters, digits and -, and no blanks"))?;
     if RESERVED.contains(&parsed.as_str()) {
         return Err(format!("\"headers\": \"{name}\" is set by the protocol itself; take it out"));
     }
@@ -540,7 +541,7 @@ mod tests {
             (json!({"command": "x", "args": "-y"}), "\"args\""),
             (json!({"command": "x", "args": [["-y"]]}), "\"args\""),
             (json!({"command": "x", "env": {"A=B": "1"}}), "\"env\""),
-            (json!({"command": "x", "env": {"A": null}}), "\"A\""),
+            (json!({"command": "x", "env": {"A": ["1"]}}), "\"A\""),
             (json!({"command": "x", "headers": {"A": "1"}}), "\"headers\""),
             (json!({"command": "x", "timeout": -1}), "\"timeout\""),
             (json!({"command": "x", "timeout": 0}), "\"timeout\""),

@@ -25,6 +25,7 @@ use super::reason::{MORE_RIGHTS, explain, explain_sign_in, unreachable};
 use super::run::{Break, Run, Want};
 use super::running::Running;
 use super::trace::{TaskSupport, Wire};
+use crate::tool::numbers::first_wide;
 use crate::tool::schema::{Checker, Wrong};
 use crate::tool::{self, CallId, CallResult, Content, Control, Definition, SchemaHash, ServerId};
 
@@ -261,7 +262,13 @@ impl Link {
             Some(value) => {
                 let (checkers, hash, schema, value) = (self.checkers.clone(), tool.id.schema, schema.clone(), value.clone());
                 // Some milliseconds at most, but not on a thread that serves others.
-                let checking = tokio::task::spawn_blocking(move || checkers.check(hash, &schema, &value));
+                let checking = tokio::task::spawn_blocking(move || match checkers.check(hash, &schema, &value) {
+                    // A number that does not fit 64 bits came as a text, which the schema does not know.
+                    Err(Unchecked::Unfit(reason)) => {
+                        rounded(&value).map_or(Err(Unchecked::Unfit(reason)), |value| checkers.check(hash, &schema, &value))
+                    }
+                    other => other,
+                });
                 match checking.await.unwrap_or_else(|error| Err(Unchecked::Unusable(error.to_string()))) {
                     Ok(()) => Ok(()),
                     Err(Unchecked::Unfit(reason)) => Err(reason),
@@ -322,6 +329,27 @@ impl Link {
     }
 }
 
+/// The value with the texts that are numbers of more than 64 bits as the numbers that readers make of them; none where there
+/// are none.
+fn rounded(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(text) if first_wide(text) == Some(text) => text.parse::<f64>().ok().map(Value::from),
+        Value::Array(items) => {
+            let changed: Vec<Option<Value>> = items.iter().map(rounded).collect();
+            let any = changed.iter().any(Option::is_some);
+            any.then(|| changed.into_iter().zip(items).map(|(changed, item)| changed.unwrap_or_else(|| item.clone())).collect())
+        }
+        Value::Object(fields) => {
+            let changed: Vec<Option<Value>> = fields.values().map(rounded).collect();
+            let any = changed.iter().any(Option::is_some);
+            let pair =
+                |((name, value), changed): ((&String, &Value), Option<Value>)| (name.clone(), changed.unwrap_or_else(|| value.clone()));
+            any.then(|| fields.iter().zip(changed).map(pair).collect::<Map<_, _>>().into())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
 /// Whether a result is the refusal of a tool that runs only as a task, in the words of the servers that do not send it as
 /// an error of the protocol. Nothing ran then.
 fn wants_a_task(result: &ServerResult) -> bool {
@@ -346,6 +374,16 @@ mod tests {
         let words = "MCP error -32601: Tool x requires task augmentation (taskSupport: 'required')";
         assert!(wants_a_task(&result(true, words)));
         assert!(!wants_a_task(&result(false, words)) && !wants_a_task(&result(true, "MCP error -32601: no")));
+    }
+
+    #[test]
+    fn a_wide_number_is_no_reason_to_doubt_a_result() {
+        let value = json!({"id": "123456789012345678901234567890", "list": [1, "18446744073709551616"], "name": "12"});
+        let schema = json!({"properties": {"id": {"type": "integer"}, "list": {"items": {"type": "number"}}, "name": {"type": "string"}}});
+        let rounded = rounded(&value).unwrap();
+        assert_eq!((rounded["id"].is_number(), rounded["list"][1].is_number(), &rounded["name"]), (true, true, &json!("12")));
+        assert!(Checker::new(&schema, false).unwrap().check(&rounded).is_ok());
+        assert_eq!(super::rounded(&json!({"a": ["1", null]})), None);
     }
 
     #[test]

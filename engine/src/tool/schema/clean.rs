@@ -374,7 +374,7 @@ impl Pass<'_> {
             return Kept::Gone;
         };
         let pointer = if self.endings.contains(holder) {
-            Err(format!("the reference {reference:.100} leads back to itself"))
+            Err(format!("the reference {reference:.100} leads back to itself without an end"))
         } else {
             self.names.resolve(self.root, base, reference)
         };
@@ -569,6 +569,21 @@ mod tests {
         ] {
             let notes = takes(&schema, &[json!({"x": {"any": "thing"}, "n": 1})], &[json!({"n": "x"})]);
             assert!(notes.len() == 1 && notes[0].contains("back to itself"), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_must_hold_itself_for_ever_is_asked_for_once() {
+        let leaf = json!({"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"], "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"]}}});
+        let notes = takes(&leaf, &[json!({"n": {"n": {}}}), json!({"n": {"n": 1}})], &[json!({}), json!({"n": {}})]);
+        assert_eq!(notes, ["/$defs/N/properties/n/$ref: the reference #/$defs/N leads back to itself without an end"]);
+        let lists = json!({"type": "object", "properties": {"l": {"$ref": "#/$defs/L"}}, "$defs": {"L": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/L"}}}});
+        assert_eq!(takes(&lists, &[json!({"l": [1]})], &[json!({"l": []})]).len(), 1);
+        for fine in [
+            json!({"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": {"type": ["object", "null"], "properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"]}}}),
+            json!({"$defs": {"N": {"type": "object", "properties": {"n": {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]}}, "required": ["n"]}}, "properties": {"n": {"$ref": "#/$defs/N"}}}),
+        ] {
+            assert_eq!(cleaned(&fine, true).unchecked, Vec::new(), "{fine}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::cost::{CHAIN, INTO, NAMED, PLAIN};
 
@@ -93,16 +93,23 @@ pub(super) fn child(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The places whose `$ref` closes a circle in which no step goes into the value (such a check would never end), or that
-/// stand at the end of a chain of references that is too long. All references must be pointers that lead somewhere.
+/// The places whose `$ref` closes a circle that never ends: one in which no step goes into the value, so that the check would
+/// go on for ever, or one in which each value must hold the next, so that no value is ever whole. Also those at the end of a
+/// chain of references that is too long. All references must be pointers that lead somewhere.
 pub(super) fn endless(root: &Value) -> BTreeSet<String> {
-    let mut circles = Circles { root, done: HashSet::new(), open: Vec::new(), found: BTreeSet::new() };
-    circles.everywhere(root, "");
-    circles.found
+    let mut found = BTreeSet::new();
+    for inwards in [false, true] {
+        let mut circles = Circles { root, inwards, done: HashSet::new(), open: Vec::new(), found };
+        circles.everywhere(root, "");
+        found = circles.found;
+    }
+    found
 }
 
 struct Circles<'a> {
     root: &'a Value,
+    /// Whether steps into parts that must be there count as well.
+    inwards: bool,
     done: HashSet<String>,
     open: Vec<String>,
     found: BTreeSet<String>,
@@ -151,9 +158,35 @@ impl<'a> Circles<'a> {
             match value {
                 Value::Object(_) if key == "dependentSchemas" => self.each(value, &child(at, key)),
                 _ if INTO.contains(&key.as_str()) || PLAIN.contains(&key.as_str()) || NAMED.contains(&key.as_str()) => {}
+                // One of them is enough, so none of them must be.
+                Value::Array(_) if self.inwards && matches!(key.as_str(), "anyOf" | "oneOf") => {}
+                _ if self.inwards && matches!(key.as_str(), "not" | "if" | "then" | "else") => {}
                 Value::Array(_) => self.each(value, &child(at, key)),
                 value => self.here(value, &child(at, key)),
             }
+        }
+        if self.inwards {
+            self.needed(fields, at);
+        }
+    }
+
+    /// The parts that a value must have. One that may be something else than an object or a list need not have them.
+    fn needed(&mut self, fields: &'a Map<String, Value>, at: &str) {
+        match fields.get("type").and_then(Value::as_str) {
+            Some("object") => {
+                let names = fields.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+                for name in names {
+                    if let Some(part) = fields.get("properties").and_then(|properties| properties.get(name)) {
+                        self.here(part, &child(&child(at, "properties"), name));
+                    }
+                }
+            }
+            Some("array") if fields.get("minItems").and_then(Value::as_u64).is_some_and(|least| least > 0) => {
+                if let Some(items) = fields.get("items") {
+                    self.here(items, &child(at, "items"));
+                }
+            }
+            _ => {}
         }
     }
 
