@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use handrail_engine::mcp::State;
 use handrail_engine::mcp::consent::Origin;
 use handrail_engine::{Config, Engine};
-use handrail_tests::program;
+use handrail_tests::{models, program, real_server};
 use serde_json::{Value, json};
 
 struct Terminal {
@@ -75,6 +75,45 @@ impl Terminal {
     fn names(&self) -> Vec<String> {
         self.ok(&["list"]).iter().map(|line| line["server"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+/// `ask` with a short answer, over a configuration file of its own where one is named.
+fn ask(terminal: &Terminal, arguments: &[&str]) -> (bool, String, String) {
+    let output = Command::new(program("handrail-cli"))
+        .args(["--data-dir".as_ref(), terminal.data().as_os_str(), "--models-dir".as_ref(), models().as_os_str()])
+        .args(["ask", "Say hello.", "--max-tokens", "8", "--json"])
+        .args(arguments)
+        .env("HOME", terminal.path("home"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let words = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.success(), words(output.stdout), words(output.stderr))
+}
+
+#[test]
+fn one_dead_server_costs_its_tools_and_not_the_answer() {
+    let terminal = Terminal::new();
+    // It takes the connection and never says a word.
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = json!({ "url": format!("http://{}/mcp", dead.local_addr().unwrap()) });
+    let file = terminal.path("mcp.json");
+    fs::write(&file, json!({ "mcpServers": { "dead": dead, "time": real_server("time", terminal.folder.path()) } }).to_string()).unwrap();
+    let begun = std::time::Instant::now();
+    let (done, printed, notes) = ask(&terminal, &["--config", text(&file), "--yes", "--server-wait", "4"]);
+    assert!(done && notes.contains("without server 'dead'"), "{printed}{notes}");
+    assert!(printed.lines().any(|line| line.contains("server_left_out") && line.contains("dead")), "{printed}");
+    assert!(printed.contains("\"event\":\"text\"") && !notes.contains("without server 'time'"), "{printed}{notes}");
+    assert!(begun.elapsed().as_secs() < 50, "{:?}", begun.elapsed());
+    // A plain question takes what is on and agreed to, and asks nobody.
+    let own = json!({ "mcpServers": { "new": { "command": "never-started" }, "off": { "command": "x", "active": false } } });
+    fs::write(terminal.file(), own.to_string()).unwrap();
+    let (done, _, notes) = ask(&terminal, &[]);
+    assert!(done && notes.contains("without server 'new': nobody has agreed") && !notes.contains("'off'"), "{notes}");
+    let (done, _, notes) = ask(&terminal, &["--no-servers"]);
+    assert!(done && !notes.contains("without server"), "{notes}");
+    let (done, _, notes) = ask(&terminal, &["--require-servers"]);
+    assert!(!done && notes.contains("nobody has agreed"), "{notes}");
 }
 
 fn text(path: &Path) -> &str {
@@ -153,7 +192,11 @@ fn other_programs_links_and_the_gallery() {
     assert!(terminal.fails(&["import", "c"]).contains("command"));
     assert!(terminal.fails(&["import", "none"]).contains("'none'"));
     assert_eq!(terminal.ok(&["import", "--from", "cursor", "a"])[0]["server"], "a");
-    assert_eq!(terminal.ok(&["import", "--all"]).len(), 1);
+    // What can be taken over is; what cannot is told, and is no success.
+    let all = terminal.output(&["import", "--all"]);
+    let lines: Vec<Value> = String::from_utf8(all.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!all.status.success());
+    assert_eq!((&lines[0]["added"], &lines[1]["skipped"]), (&json!(true), &json!("c")));
     assert_eq!(terminal.names(), ["a", "b"]);
     assert_eq!(fs::read_to_string(&cursor).unwrap(), theirs);
 

@@ -117,7 +117,7 @@ impl Notes {
             _ if self.0.contains(&note) => {}
             count if count < NAMED => self.0.push(note),
             count if count == NAMED => {
-                self.0.push(Unchecked { place: String::new(), reason: "more parts are broken than are named here".to_owned() })
+                self.0.push(Unchecked { place: String::new(), reason: "more parts are broken than are named here".to_owned() });
             }
             _ => {}
         }
