@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 #[path = "../../src/local/test_model.rs"]
-mod test_model;
+pub(super) mod test_model;
 
 use test_model::path;
 

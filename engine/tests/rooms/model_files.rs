@@ -11,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gguf_file::Parts;
 
-#[path = "../../src/local/test_model.rs"]
-mod test_model;
+use super::local::test_model;
 
 const KEY: &str = "tokenizer.chat_template";
 
